@@ -1,0 +1,56 @@
+# make demo   set up, then compare the strategies on the embedded data and write a report page
+# make test   set up, then run all tests
+# make lint   formatting, lint and types
+# make bench  side-by-side speed measurements; each prints a ratio last
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test lint format bench clean
+
+help:
+	@sed -n 's/^# //p' Makefile
+
+$(VENV)/created:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	  echo "fedfa needs Python 3.11 or newer; point to one with: make PYTHON=python3.12 ..." >&2; exit 1; }
+	@echo "Creating the virtual environment in $(VENV) ..."
+	@$(PYTHON) -m venv $(VENV)
+	@touch $@
+
+$(VENV)/installed: $(VENV)/created pyproject.toml constraints.txt
+	@echo "Installing fedfa (a few minutes on the first time) ..."
+	@$(PIP) -e .
+	@touch $@
+
+$(VENV)/installed-dev: $(VENV)/installed
+	@echo "Installing the tools for tests ..."
+	@$(PIP) -e '.[dev]'
+	@touch $@
+
+demo: $(VENV)/installed
+	$(BIN)/fedfa compare
+
+test: $(VENV)/installed-dev
+	$(BIN)/python -m pytest -n auto
+
+lint: $(VENV)/installed-dev
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/basedpyright
+
+format: $(VENV)/installed-dev
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench: $(VENV)/installed
+	$(BIN)/python benchmarks/digits_job.py
+	$(BIN)/python benchmarks/engine.py
+	$(BIN)/python benchmarks/aggregation.py
+	$(BIN)/python benchmarks/executors.py
+
+clean:
+	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis

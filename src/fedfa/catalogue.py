@@ -1,0 +1,64 @@
+"""What strategies there are, with their papers and parameters: read off the classes themselves."""
+
+import ast
+import inspect
+from dataclasses import MISSING, fields
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from fedfa.core import Strategy
+from fedfa.strategies import ALL
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+
+def catalogue() -> list[dict[str, Any]]:
+    """One entry per strategy, JSON-ready."""
+    return [
+        {
+            "name": strategy.name,
+            "class": strategy.__name__,
+            "paper": strategy.paper,
+            "summary": inspect.getdoc(strategy).splitlines()[0],  # pyright: ignore[reportOptionalMemberAccess]
+            "synchronous": strategy.synchronous,
+            "parameters": [
+                {"name": f.name, "default": f.default, "meaning": _meanings(strategy).get(f.name, "")}
+                for f in fields(strategy)
+                if f.init and f.default is not MISSING
+            ],
+        }
+        for strategy in ALL
+    ]
+
+
+@cache
+def _meanings(strategy: type[Strategy]) -> dict[str, str]:
+    """The texts that stand under the fields in the source, of the class and its bases."""
+    meanings: dict[str, str] = {}
+    for cls in reversed(strategy.__mro__[:-1]):
+        if not issubclass(cls, Strategy):
+            continue
+        body = ast.parse(inspect.getsource(cls)).body[0].body  # pyright: ignore[reportAttributeAccessIssue]
+        for field, text in zip(body, body[1:], strict=False):
+            if isinstance(field, ast.AnnAssign) and isinstance(text, ast.Expr) and isinstance(field.target, ast.Name):
+                meanings[field.target.id] = ast.literal_eval(text.value)
+    return meanings
+
+
+def catalogue_table() -> "Table":
+    """The catalogue for a terminal."""
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(title="Strategies", show_lines=True)
+    table.add_column("name", no_wrap=True)
+    table.add_column("what it does, and its paper")
+    table.add_column("parameters (default): meaning")
+    for entry in catalogue():
+        parameters = "\n".join(
+            f"{p['name']} ({'none' if p['default'] is None else p['default']}): {p['meaning']}"
+            for p in entry["parameters"]
+        )
+        table.add_row(entry["name"], Text(f"{entry['summary']}\n{entry['paper']}"), Text(parameters))
+    return table

@@ -1,0 +1,143 @@
+"""A run that survives a crash: the engine's whole state in one file, without pickle.
+
+The checkpoint holds everything the next arrival depends on: clock, heap, who is in flight from which model, the
+strategy's window, the generator that draws clients, results already computed, and the rows so far. It may be
+written between any two arrivals; a run continued from it takes the very same course.
+"""
+
+import json
+import zipfile
+from collections.abc import Mapping
+from dataclasses import asdict
+from heapq import heapify
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fedfa.errors import ConfigError, RecordError
+from fedfa.executors.base import Trained
+from fedfa.record import atomic
+from fedfa.weather import Delay
+
+if TYPE_CHECKING:
+    from fedfa.engine import Simulation
+
+_PLAIN = ("now", "accepted", "fruitless", "dispatches", "unfilled", "wake_at")
+
+
+def fingerprint(engine: "Simulation") -> str:
+    """What must not change between a run and its continuation."""
+    task = engine.task
+    return json.dumps(
+        {
+            "strategy": engine.described(),
+            "weather": asdict(engine.weather),
+            "task": [task.name, task.num_clients, len(engine.initial), asdict(task.local)],
+            "seed": engine.seed,
+            "evaluate_every": engine.evaluate_every,
+            "executor": engine.executor.name,
+        },
+        sort_keys=True,
+    )
+
+
+def save(engine: "Simulation", wall_seconds: float) -> None:
+    """Write the checkpoint, if the run has a folder."""
+    if engine.folder is None:
+        return
+    state = {name: getattr(engine, name) for name in _PLAIN}
+    state |= {
+        "fingerprint": fingerprint(engine),
+        "earlier_wall": wall_seconds,
+        "last_score": engine.last_score,
+        "heap": engine.heap,
+        "flights": [asdict(flight) | {"client": client} for client, flight in engine.in_flight.items()],
+        "bases": engine.bases,
+        "counts": _as_array(engine.counts),
+        "idle_count": engine.idle.count,
+        "idle_moved": _as_array(engine.idle.moved),
+        "random": engine.random.getstate(),
+        "strategy": engine.strategy.state_dict(),
+        "finished": {dispatch: done.state_dict() for dispatch, done in engine.executor.finished().items()},
+        "record": engine.record.state_dict(),
+    }
+    write_tree(engine.folder / "checkpoint.npz", state)
+
+
+def load(engine: "Simulation") -> bool:
+    """Continue from the folder's checkpoint; False where there is none and the run starts anew."""
+    from fedfa.engine import OnTheWay
+
+    if engine.folder is None:
+        raise ConfigError("resume: needs the folder of the run to continue (out)")
+    path = engine.folder / "checkpoint.npz"
+    if not path.exists():
+        return False
+    state = read_tree(path)
+    if state["fingerprint"] != fingerprint(engine):
+        raise RecordError(f"{engine.folder}: was started with other settings; resume with the same ones")
+    for name in (*_PLAIN, "earlier_wall"):
+        setattr(engine, name, state[name])
+    engine.last_score = tuple(state["last_score"])
+    engine.heap = [tuple(entry) for entry in state["heap"]]
+    heapify(engine.heap)
+    engine.bases = state["bases"]
+    engine.counts = _as_dict(state["counts"])
+    engine.idle.count, engine.idle.moved = state["idle_count"], _as_dict(state["idle_moved"])
+    kind, numbers, gauss = state["random"]
+    engine.random.setstate((kind, tuple(numbers), gauss))
+    engine.strategy.load_state_dict(state["strategy"])
+    engine.record.load_state_dict(state["record"])
+    for saved in state["flights"]:
+        client = saved.pop("client")
+        flight = OnTheWay(**saved | {"delay": Delay(**saved["delay"])})
+        engine.in_flight[client] = flight
+        if not flight.delay.lost:
+            engine.submit_again(client, flight)
+    engine.executor.restore({dispatch: Trained(**done) for dispatch, done in state["finished"].items()})
+    return True
+
+
+def write_tree(path: Path, state: Mapping[str, Any]) -> None:
+    """Plain values as JSON, arrays beside them."""
+    arrays: list[np.ndarray] = []
+
+    def encode(value: Any) -> Any:
+        if isinstance(value, np.ndarray):
+            arrays.append(value)
+            return {"$array": len(arrays) - 1}
+        if isinstance(value, Mapping):
+            return {"$items": [[encode(key), encode(item)] for key, item in value.items()]}
+        if isinstance(value, list | tuple):
+            return [encode(item) for item in value]
+        return value.item() if isinstance(value, np.generic) else value
+
+    text = json.dumps(encode(state))
+    with atomic(path) as file:
+        np.savez(file, tree=np.frombuffer(text.encode(), np.uint8), **{f"a{i}": a for i, a in enumerate(arrays)})
+
+
+def read_tree(path: Path) -> dict[str, Any]:
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            arrays = dict(file)
+    except (OSError, ValueError, zipfile.BadZipFile) as error:
+        raise RecordError(f"{path}: cannot be read ({error}); start the run again in a new folder") from error
+
+    def decode(value: Any) -> Any:
+        if isinstance(value, dict):
+            if "$array" in value:
+                return arrays[f"a{value['$array']}"]
+            return {decode(key): decode(item) for key, item in value["$items"]}
+        return [decode(item) for item in value] if isinstance(value, list) else value
+
+    return decode(json.loads(arrays["tree"].tobytes()))
+
+
+def _as_array(numbers: dict[int, int]) -> np.ndarray:
+    return np.array(list(numbers.items()), np.int64).reshape(-1, 2)
+
+
+def _as_dict(array: np.ndarray) -> dict[int, int]:
+    return {int(key): int(value) for key, value in array}

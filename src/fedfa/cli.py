@@ -1,0 +1,262 @@
+"""The command line: ``fedfa run``, ``compare``, ``report``, ``strategies``, ``init``.
+
+Nothing heavy is imported before a command needs it, so that ``fedfa --help`` answers at once.
+"""
+
+import json
+import shlex
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from fedfa.errors import ConfigError, FedfaError
+
+if TYPE_CHECKING:
+    from fedfa.experiment import Experiment
+
+app = typer.Typer(
+    name="fedfa",
+    help="Fully asynchronous federated learning: simulate strategies on an exact virtual clock and compare them.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+
+File = Annotated[Path | None, typer.Argument(help="Experiment file (TOML); without one, the embedded default.")]
+Out = Annotated[Path | None, typer.Option(help="Folder for the results; by default runs/NAME.")]
+Set = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Override a setting; repeatable.")]
+Resume = Annotated[bool, typer.Option("--resume", help="Continue an interrupted run.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one machine-readable summary as the last line.")]
+
+
+@app.command()
+def run(file: File = None, out: Out = None, resume: Resume = False, set_: Set = None, as_json: AsJson = False) -> None:
+    """Run one experiment and write its records and report."""
+    from fedfa.experiment import load_experiment
+    from fedfa.progress import run_progress
+    from fedfa.report import write_report
+    from fedfa.report.tables import as_rich, summarise
+
+    experiment = load_experiment(file, set_ or [])
+    folder = out or _free_folder(Path("runs") / experiment.name, resume)
+    target = experiment.compare.target
+    with _interruptible() as interrupted, run_progress(experiment) as progress:
+        try:
+            done = experiment.run(
+                folder, resume=resume, command=_command(), target=target, interrupted=interrupted, progress=progress
+            )
+        except KeyboardInterrupt:
+            raise _Interrupted(_resume_hint("run", file, folder, set_)) from None
+    page = write_report([done], folder, target, _command())
+    _print(as_rich(summarise([done], target), target))
+    _say(f"Report: {page}")
+    if as_json:
+        print(json.dumps(done.summary(target) | {"folder": str(folder)}))
+
+
+@app.command()
+def compare(
+    file: File = None,
+    strategies: Annotated[str | None, typer.Option(help="Comma-separated; NAME or NAME:KEY=VALUE:...")] = None,
+    seeds: Annotated[str | None, typer.Option(help="Comma-separated seeds, for example 0,1,2.")] = None,
+    target: Annotated[float | None, typer.Option(help="Accuracy to reach, for example 0.9.")] = None,
+    out: Out = None,
+    resume: Resume = False,
+    jobs: Annotated[int | None, typer.Option(min=1, help="Runs at a time; by default one per core.")] = None,
+    set_: Set = None,
+    as_json: AsJson = False,
+) -> None:
+    """Run several strategies under the same weather and data split, and print which reaches the target first."""
+    from dataclasses import asdict
+
+    from fedfa.comparison import points, run_points
+    from fedfa.experiment import load_experiment
+    from fedfa.progress import compare_progress
+    from fedfa.report import write_report
+    from fedfa.report.tables import as_rich, summarise
+
+    experiment = load_experiment(file, set_ or [])
+    wanted = experiment.compare
+    specs = [part.strip() for part in strategies.split(",")] if strategies else list(wanted.strategies)
+    numbers = _seeds(seeds) if seeds else list(wanted.seeds)
+    goal = wanted.target if target is None else target
+    if not 0 < goal <= 1:
+        raise ConfigError(f"--target {goal}: must be above 0 and at most 1")
+    folder = out or _free_folder(Path("runs") / f"{experiment.name}-compare", resume)
+    todo = points(experiment, specs, numbers, folder)
+    if not resume and any((point.folder / "manifest.json").exists() for point in todo):
+        raise ConfigError(f"--out {folder}: holds finished runs; add --resume to keep them, or choose another folder")
+    runs = []
+    with compare_progress(len(todo)) as advance:
+        try:
+            for done in run_points(todo, target=goal, command=_command(), resume=resume, jobs=jobs):
+                runs.append(done)
+                advance(f"{done.label}, seed {done.seed}: best accuracy {done.best_accuracy:.3f}")
+        except KeyboardInterrupt:
+            raise _Interrupted(_resume_hint("compare", file, folder, set_, strategies, seeds, target)) from None
+    order = {point.folder: number for number, point in enumerate(todo)}
+    runs.sort(key=lambda run: order[run.folder or folder])
+    page = write_report(runs, folder, goal, _command())
+    rows = summarise(runs, goal)
+    _print(as_rich(rows, goal))
+    _say(f"Report: {page}")
+    if as_json:
+        summary = {"target": goal, "strategies": [asdict(row) for row in rows], "runs": [r.summary(goal) for r in runs]}
+        print(json.dumps(summary | {"folder": str(folder), "report": str(page)}))
+
+
+@app.command()
+def report(
+    folder: Annotated[Path, typer.Argument(help="A run's folder, or one that holds several runs.")],
+    target: Annotated[float | None, typer.Option(help="Accuracy to reach; by default the one the runs had.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Where to write; by default the folder itself.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Write the report page and figures of finished runs anew."""
+    from dataclasses import asdict
+
+    from fedfa.record import find_runs
+    from fedfa.report import write_report
+    from fedfa.report.tables import as_rich, summarise
+
+    runs = find_runs(folder)
+    goal = target if target is not None else runs[0].manifest.get("target")
+    page = write_report(runs, out or folder, goal, runs[0].manifest.get("command", ""))
+    rows = summarise(runs, goal)
+    _print(as_rich(rows, goal))
+    _say(f"Report: {page}")
+    if as_json:
+        print(json.dumps({"target": goal, "strategies": [asdict(row) for row in rows], "report": str(page)}))
+
+
+@app.command()
+def strategies(as_json: AsJson = False) -> None:
+    """List the strategies with their papers and parameters."""
+    from fedfa.catalogue import catalogue, catalogue_table
+
+    _print(catalogue_table())
+    if as_json:
+        print(json.dumps(catalogue()))
+
+
+@app.command()
+def init(
+    file: Annotated[Path, typer.Argument(help="Where to write the experiment.")] = Path("experiment.toml"),
+) -> None:
+    """Write a commented experiment file to start from."""
+    from importlib.resources import files
+
+    text = (files("fedfa") / "template.toml").read_text()
+    try:
+        with file.open("x") as handle:
+            handle.write(text)
+    except FileExistsError:
+        raise ConfigError(f"{file}: exists already; give another name: fedfa init NAME.toml") from None
+    except OSError as error:
+        raise ConfigError(f"{file}: cannot be written ({error.strerror})") from error
+    _say(f"Wrote {file}. Run it with: fedfa run {file}")
+
+
+# Helpers -------------------------------------------------------------------------------------------------------------
+
+
+class _Interrupted(Exception):
+    """Ctrl-C, with what to type next."""
+
+
+class _interruptible:
+    """Ctrl-C asks the run to save itself; a second one ends it at once."""
+
+    def __enter__(self) -> Callable[[], bool]:
+        self._asked = False
+        self._before = signal.signal(signal.SIGINT, self._ask)
+        return lambda: self._asked
+
+    def _ask(self, *_: Any) -> None:
+        if self._asked:
+            raise KeyboardInterrupt
+        self._asked = True
+
+    def __exit__(self, *_: Any) -> None:
+        signal.signal(signal.SIGINT, self._before)
+
+
+def _seeds(text: str) -> list[int]:
+    try:
+        return [int(part) for part in text.split(",")]
+    except ValueError:
+        raise ConfigError(f"--seeds {text}: must be whole numbers with commas, for example 0,1,2") from None
+
+
+def _free_folder(wanted: Path, resume: bool) -> Path:
+    """``wanted``, or the first of wanted-2, wanted-3, ... that is free; to resume, the last one that is taken."""
+    taken = [wanted] if wanted.exists() else []
+    while taken and (following := wanted.with_name(f"{wanted.name}-{len(taken) + 1}")).exists():
+        taken.append(following)
+    if resume:
+        if not taken:
+            raise ConfigError(f"--resume: there is no run in {wanted}; give its folder with --out")
+        return taken[-1]
+    return wanted.with_name(f"{wanted.name}-{len(taken) + 1}") if taken else wanted
+
+
+def _command() -> str:
+    return shlex.join(["fedfa", *sys.argv[1:]])
+
+
+def _resume_hint(
+    command: str, file: Path | None, folder: Path, set_: list[str] | None, strategies: str | None = None,
+    seeds: str | None = None, target: float | None = None,
+) -> str:  # fmt: skip
+    words = ["fedfa", command, *([str(file)] if file else []), "--out", str(folder), "--resume"]
+    for option, value in (("--strategies", strategies), ("--seeds", seeds), ("--target", target)):
+        words += [option, str(value)] if value is not None else []
+    for text in set_ or []:
+        words += ["--set", text]
+    return f"Interrupted; what was done is saved. Continue with: {shlex.join(words)}"
+
+
+def _print(table: Any) -> None:
+    from rich.console import Console
+
+    console = Console(stderr=False)
+    console.print(table, width=None if console.is_terminal else max(console.width, 120))
+
+
+def _say(text: str) -> None:
+    print(text)
+
+
+def main() -> None:
+    """Entry point: every expected error is one line on stderr."""
+    try:
+        app(standalone_mode=False)
+    except FedfaError as error:
+        print(f"fedfa: {error}", file=sys.stderr)
+        sys.exit(2 if isinstance(error, ConfigError) else 1)
+    except _Interrupted as pause:
+        print(str(pause), file=sys.stderr)
+        sys.exit(130)
+    except (KeyboardInterrupt, typer.Abort):
+        print("fedfa: interrupted", file=sys.stderr)
+        sys.exit(130)
+    except Exception as error:
+        if isinstance(error, _click_error()):
+            error.show()  # pyright: ignore[reportAttributeAccessIssue]
+            sys.exit(error.exit_code)  # pyright: ignore[reportAttributeAccessIssue]
+        raise
+
+
+def _click_error() -> type[Exception]:
+    import click
+
+    return click.ClickException
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,149 @@
+"""Several strategies under the same weather and the same data split, for several seeds."""
+
+import multiprocessing
+import os
+import signal
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
+from fedfa.core import Strategy
+from fedfa.errors import ConfigError, require
+from fedfa.experiment import Experiment, make_strategy, strategy_class
+from fedfa.record import Run
+from fedfa.settings import parse_override, suggest
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """One strategy with one seed."""
+
+    label: str
+    experiment: Experiment
+    folder: Path
+
+
+def points(experiment: Experiment, specs: Sequence[str], seeds: Sequence[int], out: Path) -> list[Point]:
+    """Every strategy with every seed, checked before anything runs."""
+    require(len(set(seeds)) == len(seeds), f"seeds = {list(seeds)}: one is given twice")
+    labelled = {spec: _settings(experiment.strategy, spec, specs) for spec in specs}
+    require(len(labelled) == len(specs), f"strategies = {', '.join(specs)}: one is given twice")
+    for spec, settings in labelled.items():
+        concurrency = make_strategy(settings, spec).concurrency
+        if not experiment.task:
+            require(
+                concurrency <= experiment.data.clients,
+                f"{spec}: concurrency = {concurrency} is more than data.clients = {experiment.data.clients}",
+            )
+    return [
+        Point(spec, replace(experiment, strategy=settings, seed=seed), out / f"{_file_name(spec)}-seed{seed}")
+        for spec, settings in labelled.items()
+        for seed in seeds
+    ]
+
+
+def _settings(shared: dict[str, Any], spec: str, specs: Sequence[str]) -> dict[str, Any]:
+    """The settings of ``name:key=value:...``: the experiment's own where the strategy knows them, then the spec's."""
+    name, *assignments = _split(spec)
+    known = _parameters(name)
+    settings: dict[str, Any] = {"name": name}
+    for key, value in shared.items():
+        if key in known:
+            settings[key] = value
+        elif key != "name" and not any(key in _parameters(_split(other)[0]) for other in specs):
+            raise ConfigError(f"strategy.{key}: none of the compared strategies has it; {suggest(key, known)}")
+    for assignment in assignments:
+        path, value = parse_override(assignment)
+        settings[".".join(path)] = value
+    return settings
+
+
+def _split(spec: str) -> list[str]:
+    """``name:key=value`` in parts; a name may itself hold a colon (``file.py:Class``)."""
+    parts = spec.split(":")
+    head = 2 if len(parts) > 1 and "=" not in parts[1] else 1
+    return [":".join(parts[:head]), *parts[head:]]
+
+
+def _parameters(name: str) -> set[str]:
+    return {f.name for f in fields(strategy_class(name, "strategies")) if f.init}
+
+
+def _file_name(spec: str) -> str:
+    return "".join(c if c.isalnum() or c in "-_.=" else "_" for c in spec)
+
+
+def run_points(
+    todo: Sequence[Point], *, target: float, command: str = "", resume: bool = False, jobs: int | None = None
+) -> Iterator[Run]:
+    """Run all points, several at a time in processes of their own; runs as they finish.
+
+    Closing the iterator (or Ctrl-C) ends the processes; each leaves a checkpoint that ``resume`` continues.
+    """
+    jobs = min(jobs or os.cpu_count() or 1, len(todo))
+    context = multiprocessing.get_context("spawn")
+    pool = ProcessPoolExecutor(jobs, mp_context=context, initializer=_watch_signals)
+    waiting = [pool.submit(_run_point, point, target, command, resume) for point in todo]
+    try:
+        for done in as_completed(waiting):
+            yield done.result()
+    finally:
+        for one in waiting:
+            one.cancel()
+        for process in list((pool._processes or {}).values()):
+            if process.is_alive() and any(one.running() for one in waiting):
+                os.kill(process.pid or 0, signal.SIGINT)
+        pool.shutdown(wait=True, cancel_futures=True)
+
+
+_stop_asked = False
+
+
+def _watch_signals() -> None:
+    def ask(*_: Any) -> None:
+        global _stop_asked
+        _stop_asked = True
+
+    signal.signal(signal.SIGINT, ask)
+
+
+def _run_point(point: Point, target: float, command: str, resume: bool) -> Run:
+    if _stop_asked:
+        raise KeyboardInterrupt
+    run = point.experiment.run(
+        point.folder, resume=resume, label=point.label, command=command, target=target, interrupted=lambda: _stop_asked
+    )
+    return replace(run, model=None)
+
+
+def compare(
+    strategies: Iterable[Strategy | str],
+    task: Any = "digits",
+    *,
+    seeds: Iterable[int] = (0,),
+    labels: Sequence[str] | None = None,
+    on_run: Callable[[Run], None] | None = None,
+    **settings: Any,
+) -> list[Run]:
+    """Run strategies of your own side by side: :func:`fedfa.simulate` for each strategy and seed.
+
+    ``task`` is a :class:`fedfa.Task`, "digits", or a function from seed to task. Other ``settings`` go to
+    :func:`fedfa.simulate`.
+    """
+    from fedfa.simulator import simulate
+    from fedfa.task import Task
+
+    chosen = list(strategies)
+    names = list(labels or (s if isinstance(s, str) else s.name or type(s).__name__ for s in chosen))
+    require(len(names) == len(chosen), f"labels: {len(names)} for {len(chosen)} strategies")
+    require(len(set(names)) == len(names), f"labels = {names}: give different ones to strategies of the same name")
+    runs = []
+    for seed in seeds:
+        here = task if isinstance(task, str | Task) else task(seed)
+        for name, strategy in zip(names, chosen, strict=True):
+            runs.append(simulate(strategy, here, seed=seed, label=name, **settings))
+            if on_run:
+                on_run(runs[-1])
+    return runs

@@ -1,0 +1,217 @@
+"""The vocabulary: what a client's answer is, what a strategy may order, and what a strategy is.
+
+A strategy is a brain without I/O. Events go in, orders come out; it knows no clock, no network, no files and no
+neural network. The simulator and a deployment are two short loops around the same object:
+
+    orders = strategy.begin(initial_model)                 # start this many clients
+    orders = strategy.receive(update, in_flight)           # at every arrival
+    orders = strategy.lost(client, in_flight)              # when a client will never answer
+"""
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, ClassVar, Literal
+
+from fedfa.errors import require
+from fedfa.vectors import Vector, distance, with_tail
+
+Refill = Literal["immediate", "batch"]
+Weighting = Literal["examples", "uniform"]
+Origin = Literal["base", "current"]
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    """One client's answer to one dispatch."""
+
+    client: int
+    dispatch: int
+    base_version: int
+    params: Vector
+    """The model after local training."""
+    base: Vector
+    """The published model of ``base_version``, from which the client started."""
+    num_examples: int
+    num_steps: float
+    """Local steps a_k; with momentum or a proximal term, the effective number that FedNova defines."""
+
+
+@dataclass(slots=True)
+class Flight:
+    """A dispatch whose answer is still out."""
+
+    dispatch: int
+    base_version: int
+
+
+@dataclass(frozen=True, slots=True)
+class Orders:
+    """What the engine shall do next."""
+
+    start: int = 0
+    """Hand the newest model to this many idle clients."""
+    recall: tuple[int, ...] = ()
+    """Ask these clients to report early, at the end of the local epoch they are in."""
+    published: bool = False
+    """A new version exists."""
+    refused: str = ""
+    """Why the update was not taken; empty if it was."""
+    delta_norm: float = math.nan
+
+
+@dataclass(frozen=True, slots=True)
+class LocalRule:
+    """What clients are told beyond the task's own training settings."""
+
+    prox_mu: float = 0.0
+    """Weight of FedProx's pull towards the model the client started from."""
+
+
+@dataclass(kw_only=True, eq=False)
+class Strategy(ABC):
+    """Base of all strategies. A new one needs only ``aggregate``; see docs/strategies.md.
+
+    Hyper-parameters are the dataclass fields. State that must survive a restart is declared with
+    ``field(init=False)`` and set in ``reset``: it then travels with every checkpoint by itself.
+    """
+
+    name: ClassVar[str] = ""
+    paper: ClassVar[str] = ""
+    synchronous: ClassVar[bool] = False
+
+    concurrency: int = 10
+    """M_c: clients training at the same time."""
+    max_staleness: int | None = None
+    """Refuse updates that started more versions ago than this."""
+    clip_norm: float | None = None
+    """Scale a client's difference down to at most this Euclidean norm."""
+
+    version: int = field(init=False, default=0)
+    model: Vector = field(init=False, default=None)
+    num_trainable: int = field(init=False, default=0)
+    owed: int = field(init=False, default=0)
+    """Accepted updates whose slots have not been refilled yet."""
+
+    def __post_init__(self) -> None:
+        require(self.concurrency >= 1, f"concurrency = {self.concurrency}: must be at least 1")
+        require(
+            self.max_staleness is None or self.max_staleness >= 0,
+            f"max_staleness = {self.max_staleness}: must be 0 or more",
+        )
+        require(self.clip_norm is None or self.clip_norm > 0, f"clip_norm = {self.clip_norm}: must be above 0")
+
+    # What a strategy defines -------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def aggregate(self, update: Update, in_flight: Mapping[int, Flight]) -> Vector | None:
+        """Take the update in. Return the new global model, or None if it is not time to publish one."""
+
+    def reset(self) -> None:
+        """Set up the strategy's own state; ``model`` and ``num_trainable`` are there already."""
+
+    @property
+    def local(self) -> LocalRule:
+        return LocalRule()
+
+    @property
+    def refill_policy(self) -> Refill:
+        """``immediate``: one new client per arrival. ``batch``: after an aggregation, as many as it consumed."""
+        return "immediate"
+
+    @property
+    def round_size(self) -> int:
+        """Updates that tables count as one round."""
+        return 1
+
+    def recalls(self, in_flight: Mapping[int, Flight]) -> tuple[int, ...]:
+        """Clients to call back while nothing can be published."""
+        return ()
+
+    # What engines call -------------------------------------------------------------------------------------------
+
+    def begin(self, model: Vector, num_trainable: int | None = None) -> Orders:
+        """Start from this model, whose first ``num_trainable`` entries are parameters (the rest: buffers)."""
+        self.version, self.model, self.owed = 0, model, 0
+        self.num_trainable = model.shape[0] if num_trainable is None else num_trainable
+        self.reset()
+        return Orders(start=self.concurrency)
+
+    def receive(self, update: Update, in_flight: Mapping[int, Flight]) -> Orders:
+        """Handle an arrival; ``in_flight`` still holds it. A bad update changes nothing and frees its slot."""
+        reason, norm = self._screen(update, in_flight)
+        if reason:
+            return Orders(start=1, refused=reason, delta_norm=norm)
+        if self.clip_norm is not None and norm > self.clip_norm:
+            clipped = update.base + (update.params - update.base) * (self.clip_norm / norm)
+            update = replace(update, params=with_tail(clipped, update.params, self.num_trainable))
+        self.owed += 1
+        return self._publish(self.aggregate(update, in_flight), in_flight, norm)
+
+    def lost(self, client: int, in_flight: Mapping[int, Flight]) -> Orders:
+        """A client failed or will never answer: its slot goes to another."""
+        return Orders(start=1)
+
+    def state_dict(self) -> dict[str, Any]:
+        return {
+            f.name: value.state_dict() if callable(getattr(value, "state_dict", None)) else value
+            for f, value in ((f, getattr(self, f.name)) for f in fields(self) if not f.init)
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self.begin(state["model"], state["num_trainable"])
+        for name, value in state.items():
+            own = getattr(self, name)
+            if callable(getattr(own, "load_state_dict", None)):
+                own.load_state_dict(value)
+            else:
+                setattr(self, name, value)
+
+    # Helpers for the rules ---------------------------------------------------------------------------------------
+
+    def staleness_of(self, update: Update) -> int:
+        """tau: versions published since the client was handed its model."""
+        return self.version - update.base_version
+
+    def delta(self, update: Update, origin: Origin = "base") -> Vector:
+        """D_k for the parameters; the client's own values for the buffers, which must not be differenced."""
+        start = update.base if origin == "base" else self.model
+        return with_tail(update.params - start, update.params, self.num_trainable)
+
+    def _publish(self, model: Vector | None, in_flight: Mapping[int, Flight], norm: float = math.nan) -> Orders:
+        immediate = self.refill_policy == "immediate"
+        if model is None:
+            return Orders(start=int(immediate), recall=self.recalls(in_flight), delta_norm=norm)
+        self.model, self.version = model, self.version + 1
+        start, self.owed = (1 if immediate else self.owed), 0
+        return Orders(start=start, published=True, delta_norm=norm)
+
+    def _screen(self, update: Update, in_flight: Mapping[int, Flight]) -> tuple[str, float]:
+        """Why the update cannot be taken ("" if it can), and the norm of its difference."""
+        flight = in_flight.get(update.client)
+        params, model = update.params, self.model
+        if flight is None:
+            return f"client {update.client} has nothing in flight", math.nan
+        if flight.dispatch != update.dispatch:
+            return f"repeat: dispatch {update.dispatch} was answered already", math.nan
+        if flight.base_version != update.base_version or not 0 <= update.base_version <= self.version:
+            return f"unknown base version {update.base_version}", math.nan
+        if type(params) is not type(model) or params.shape != model.shape:
+            return f"wrong shape {getattr(params, 'shape', type(params).__name__)}, not {model.shape}", math.nan
+        if params.dtype != model.dtype:
+            return f"wrong dtype {params.dtype}, not {model.dtype}", math.nan
+        if not update.num_examples > 0 or not 0 < update.num_steps < math.inf:
+            return f"no work done: {update.num_examples} examples, {update.num_steps} steps", math.nan
+        if self.max_staleness is not None and self.staleness_of(update) > self.max_staleness:
+            return f"staleness {self.staleness_of(update)} above max_staleness {self.max_staleness}", math.nan
+        norm = distance(params[: self.num_trainable], update.base[: self.num_trainable])
+        tail = params[self.num_trainable :]
+        if not math.isfinite(norm) or (tail.shape[0] and not math.isfinite(distance(tail, tail * 0))):
+            return "not finite (NaN or Inf)", norm
+        return "", norm
+
+
+def example_weight(update: Update, weighting: Weighting) -> float:
+    """n_k, or 1 for every client."""
+    return float(update.num_examples) if weighting == "examples" else 1.0

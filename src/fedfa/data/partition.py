@@ -1,0 +1,114 @@
+"""Ways to split a data set among clients: each returns one array of positions per client, disjoint.
+
+    dirichlet           Hsu et al., arXiv:1909.06335: equal sizes; each client draws its class proportions from
+                        Dir(alpha) and takes its examples from what is left
+    dirichlet-by-class  each class is cut among the clients by one Dir(alpha) draw; sizes differ
+    iid                 at random, equal sizes
+    shards              McMahan et al., 2017: sorted by label, cut into shards, a few shards per client
+    natural             by a given owner of each example, such as the user who wrote it
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from fedfa.errors import ConfigError, require
+
+Positions = list[np.ndarray]
+
+
+def partition(
+    kind: str,
+    labels: np.ndarray,
+    num_clients: int,
+    generator: np.random.Generator,
+    alpha: float = 0.5,
+    shards_per_client: int = 2,
+    owners: Sequence[object] | None = None,
+) -> Positions:
+    """Split by the named way."""
+    require(num_clients >= 1, f"clients = {num_clients}: must be at least 1")
+    require(
+        kind == "natural" or num_clients <= len(labels),
+        f"clients = {num_clients}: more than the {len(labels)} examples there are",
+    )
+    if kind == "dirichlet":
+        return dirichlet(labels, num_clients, alpha, generator)
+    if kind == "dirichlet-by-class":
+        return dirichlet_by_class(labels, num_clients, alpha, generator)
+    if kind == "iid":
+        return iid(len(labels), num_clients, generator)
+    if kind == "shards":
+        return shards(labels, num_clients, shards_per_client, generator)
+    if kind == "natural":
+        require(owners is not None, "partition = 'natural': this data set does not say who owns each example")
+        return natural(owners or ())
+    known = "dirichlet, dirichlet-by-class, iid, shards, natural"
+    raise ConfigError(f"partition = {kind!r}: must be one of {known}")
+
+
+def iid(num_examples: int, num_clients: int, generator: np.random.Generator) -> Positions:
+    size = num_examples // num_clients
+    order = generator.permutation(num_examples)[: size * num_clients]
+    return list(order.reshape(num_clients, size))
+
+
+def dirichlet(labels: np.ndarray, num_clients: int, alpha: float, generator: np.random.Generator) -> Positions:
+    require(alpha > 0, f"alpha = {alpha}: must be above 0")
+    classes, positions = np.unique(labels, return_inverse=True)
+    pools = [generator.permutation(np.flatnonzero(positions == c)) for c in range(len(classes))]
+    left = np.array([len(pool) for pool in pools])
+    size = len(labels) // num_clients
+    parts: Positions = []
+    for _ in range(num_clients):
+        wanted = generator.dirichlet(np.full(len(classes), alpha))
+        taken = np.zeros(len(classes), int)
+        while (missing := size - taken.sum()) > 0:
+            share = np.where(left > taken, wanted, 0.0)
+            if share.sum() == 0:  # the client's own classes are used up: fall back to what there is
+                share = np.maximum(left - taken, 0).astype(float)
+            drawn = generator.multinomial(missing, share / share.sum())
+            taken = np.minimum(taken + drawn, left)
+        parts.append(np.concatenate([pool[n - k : n] for pool, n, k in zip(pools, left, taken, strict=True)]))
+        left = left - taken
+    return parts
+
+
+def dirichlet_by_class(
+    labels: np.ndarray, num_clients: int, alpha: float, generator: np.random.Generator
+) -> Positions:
+    """Every client gets at least one example: an empty one takes one from the largest."""
+    require(alpha > 0, f"alpha = {alpha}: must be above 0")
+    parts: list[list[int]] = [[] for _ in range(num_clients)]
+    for label in np.unique(labels):
+        members = generator.permutation(np.flatnonzero(labels == label))
+        cuts = np.cumsum(generator.dirichlet(np.full(num_clients, alpha)))[:-1] * len(members)
+        for part, piece in zip(parts, np.split(members, cuts.astype(int)), strict=True):
+            part.extend(piece.tolist())
+    for part in parts:
+        if not part:
+            part.append(max(parts, key=len).pop())
+    return [np.array(part) for part in parts]
+
+
+def shards(
+    labels: np.ndarray, num_clients: int, shards_per_client: int, generator: np.random.Generator
+) -> Positions:
+    count = num_clients * shards_per_client
+    require(shards_per_client >= 1, f"shards_per_client = {shards_per_client}: must be at least 1")
+    require(
+        count <= len(labels),
+        f"shards_per_client = {shards_per_client}: {count} shards are more than the {len(labels)} examples",
+    )
+    by_label = np.argsort(labels, kind="stable")
+    size = len(labels) // count
+    pieces = by_label[: size * count].reshape(count, size)[generator.permutation(count)]
+    return list(pieces.reshape(num_clients, shards_per_client * size))
+
+
+def natural(owners: Sequence[object]) -> Positions:
+    """Clients in the order in which their owners first appear."""
+    parts: dict[object, list[int]] = {}
+    for position, owner in enumerate(owners):
+        parts.setdefault(owner, []).append(position)
+    return [np.array(part) for part in parts.values()]

@@ -1,0 +1,64 @@
+"""How local training is computed. What happens when is the engine's business alone.
+
+What an in-flight client computes depends only on the model it was handed and on its own seed, both fixed at
+dispatch; when it arrives is fixed by the weather. So an executor may compute any submitted work early, late or
+together, and the run is the same.
+"""
+
+import logging
+from typing import Literal, Protocol
+
+from fedfa.errors import require
+from fedfa.executors.base import Trained, WorkOrder
+from fedfa.task import Task
+
+ExecutorName = Literal["auto", "inline", "batched"]
+
+OVERHEAD_BOUND_FLOPS = 20e6
+"""A local step with less arithmetic than this spends most of its time in the framework: batching pays.
+
+Measured on one CPU core (benchmarks/README.md): steps of 1 and 4 MFLOP gain 2-3x, of 50 MFLOP nothing, and of
+1 GFLOP lose."""
+
+logger = logging.getLogger("fedfa")
+
+
+class Executor(Protocol):
+    name: str
+
+    def submit(self, order: WorkOrder) -> None:
+        """Work that may be computed from now on."""
+        ...
+
+    def result(self, dispatch: int) -> Trained:
+        """The outcome of a submitted order; may compute many orders at once. Each is asked for once."""
+        ...
+
+    def discard(self, dispatch: int) -> None:
+        """This order's outcome will not be asked for."""
+        ...
+
+    def finished(self) -> dict[int, Trained]:
+        """Outcomes that were computed but not asked for yet: what a checkpoint must keep."""
+        ...
+
+    def restore(self, finished: dict[int, Trained]) -> None:
+        """Put such outcomes back; the orders themselves are submitted again first."""
+        ...
+
+
+def make_executor(name: str, task: Task, seed: int) -> Executor:
+    """The executor of this name; ``auto`` takes the faster one for the model at hand."""
+    from fedfa.executors.batched import Batched, CannotBatch, flops_per_step
+    from fedfa.executors.inline import Inline
+
+    require(name in ("auto", "inline", "batched"), f"executor = {name!r}: must be auto, inline or batched")
+    if name == "inline":
+        return Inline(task, seed)
+    if name == "auto" and flops_per_step(task, seed) > OVERHEAD_BOUND_FLOPS:
+        return Inline(task, seed)
+    try:
+        return Batched(task, seed)
+    except CannotBatch as reason:
+        logger.warning("This model cannot be batched (%s); training clients one by one.", reason)
+        return Inline(task, seed)

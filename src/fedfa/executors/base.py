@@ -1,0 +1,38 @@
+"""The words that engine and executors share."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+
+@dataclass(frozen=True, slots=True)
+class WorkOrder:
+    """One client's local training, fully determined."""
+
+    dispatch: int
+    client: int
+    nth: int
+    """How many dispatches this client had before."""
+    base: np.ndarray
+    epochs: int
+    prox_mu: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Trained:
+    """What came of a work order; ``error`` is not empty where training raised."""
+
+    params: np.ndarray | None
+    num_examples: int = 0
+    num_steps: float = 0.0
+    loss: float = float("nan")
+    error: str = ""
+
+    @classmethod
+    def failed(cls, error: Exception) -> "Trained":
+        text = str(error).strip().splitlines()
+        return cls(None, error=f"{type(error).__name__}: {text[0] if text else 'no message'}")
+
+    def state_dict(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in self.__dataclass_fields__}

@@ -1,0 +1,195 @@
+"""All submitted, not yet computed work trained together: one stack of models, one operation for all clients.
+
+A local step is written for one client, batched over clients with ``torch.func.vmap`` and captured without Python
+in between (see capture.py). Clients of unequal size train side by side: at every step, those whose next batch has
+the same size go together, in groups of a power of two so that few shapes need capturing.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor
+from torch.func import functional_call, grad_and_value, vmap
+
+from fedfa.executors.base import Trained, WorkOrder
+from fedfa.executors.capture import CannotCapture, capture
+from fedfa.executors.inline import Inline
+from fedfa.flat import Layout
+from fedfa.task import Task
+
+T = TypeVar("T")
+
+CAPTURE_AFTER = 64
+"""Unusual batch sizes met less often than this run uncaptured: tracing takes as long as some hundred steps."""
+LARGEST_GROUP = 64
+
+
+class CannotBatch(Exception):
+    """Why a model cannot be trained in batches of clients."""
+
+
+class Batched(Inline):
+    """Computes everything that is pending as soon as one result is asked for."""
+
+    name = "batched"
+
+    def __init__(self, task: Task, seed: int) -> None:
+        super().__init__(task, seed)
+        self._layout = Layout.of(self._module)
+        self._integers = {
+            name: buffer.clone()
+            for name, buffer in self._module.named_buffers()
+            if not buffer.is_floating_point() and name in self._module.state_dict()
+        }
+        self._uses: Counter[Any] = Counter()
+        self._captured: dict[Any, Callable[..., Tensor]] = {}
+        sizes = Counter(size for n in set(task.sizes) for size in task.local.batch_sizes(n))
+        self._usual_size = sizes.most_common(1)[0][0]
+        self._try()
+
+    def result(self, dispatch: int) -> Trained:
+        if dispatch not in self._finished:
+            self._train_pending()
+        del self._orders[dispatch]
+        return self._finished.pop(dispatch)
+
+    def _train_pending(self) -> None:
+        """Everything submitted and not yet computed, in groups of a power of two, like sizes together."""
+        pending: dict[float, list[WorkOrder]] = defaultdict(list)
+        for order in self._orders.values():
+            if order.dispatch not in self._finished:
+                pending[order.prox_mu].append(order)
+        for prox_mu, orders in pending.items():
+            orders.sort(key=lambda order: (self._task.sizes[order.client], order.epochs))
+            for group in _powers_of_two(orders):
+                try:
+                    results = self._train_together(group, prox_mu)
+                except Exception:  # one client's fault must not hit the others: find it one by one
+                    results = [self._train_alone(order) for order in group]
+                for order, trained in zip(group, results, strict=True):
+                    self._finished[order.dispatch] = trained
+
+    def _train_alone(self, order: WorkOrder) -> Trained:
+        try:
+            return self.train(order)
+        except Exception as error:
+            return Trained.failed(error)
+
+    def _train_together(self, orders: list[WorkOrder], prox_mu: float) -> list[Trained]:
+        task, local = self._task, self._task.local
+        models = torch.stack([torch.from_numpy(order.base) for order in orders])
+        bases = models.clone() if prox_mu else models  # read only with a proximal term
+        memory = local.new_memory(models[:, : self._layout.num_trainable])
+        plans = [task.batches(self._seed, order.client, order.nth, order.epochs) for order in orders]
+        losses = torch.zeros(len(orders))
+        for number in range(max(map(len, plans))):
+            for rows, batch in _same_sizes(plans, number):
+                inputs, targets = task.inputs[batch], task.targets[batch]
+                if len(rows) == len(orders):
+                    losses += self._step([models, bases, *memory], inputs, targets, prox_mu)
+                    continue
+                state = [tensor[rows] for tensor in (models, bases, *memory)]
+                losses[rows] += self._step(state, inputs, targets, prox_mu)
+                for tensor, part in zip((models, *memory), (state[0], *state[2:]), strict=True):
+                    tensor[rows] = part
+        return [
+            Trained(
+                params=model.numpy().copy(),
+                num_examples=task.sizes[order.client],
+                num_steps=local.effective_steps(len(plan), order.prox_mu),
+                loss=float(loss) / len(plan),
+            )
+            for order, plan, model, loss in zip(orders, plans, models, losses, strict=True)
+        ]
+
+    def _step(self, state: list[Tensor], inputs: Tensor, targets: Tensor, prox_mu: float) -> Tensor:
+        """One local step of some clients, in place; their losses."""
+        shape = (tuple(inputs.shape[:2]), prox_mu)
+        captured = self._captured.get(shape)
+        if captured is None:
+            self._uses[shape] += 1
+            step = self._vectorised(prox_mu)
+            if inputs.shape[1] != self._usual_size and self._uses[shape] < CAPTURE_AFTER:
+                return step(*state, inputs, targets)
+            examples = [tensor.clone() for tensor in state]
+            captured = self._captured[shape] = capture(step, *examples, inputs, targets)
+        return captured(*state, inputs, targets)
+
+    def _vectorised(self, prox_mu: float) -> Callable[..., Tensor]:
+        """The step of one client, for a stack of them."""
+        task, layout, module = self._task, self._layout, self._module
+        trainable = layout.num_trainable
+
+        def loss(params: Tensor, buffers: Tensor, inputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+            views = layout.views(torch.cat([params, buffers]) if len(buffers) else params)
+            integers = {name: value.clone() for name, value in self._integers.items()}
+            outputs = functional_call(module, views | integers, (inputs,))
+            names = layout.names[layout.num_parameter_tensors :]
+            after = torch.cat([views[name].reshape(-1) for name in names]) if names else buffers
+            return task.loss(outputs, targets), after.detach()
+
+        def step(model: Tensor, base: Tensor, *rest: Tensor) -> Tensor:
+            *memory, inputs, targets = rest
+            params, buffers = model[:trainable], model[trainable:]
+            gradient, (value, after) = grad_and_value(loss, has_aux=True)(params, buffers, inputs, targets)
+            task.local.step(params, gradient, tuple(memory), base[:trainable], prox_mu)
+            if len(after):
+                buffers.copy_(after)
+            return value
+
+        return vmap(step)
+
+    def _try(self) -> None:
+        """One step both ways: a model that cannot be captured, or comes out different, must not be batched."""
+        task, layout = self._task, self._layout
+        if any(isinstance(m, torch.nn.modules.dropout._DropoutNd) and m.p > 0 for m in self._module.modules()):
+            raise CannotBatch("it draws random numbers: dropout")
+        initial = self._flat.clone()
+        memory = task.local.new_memory(initial[: layout.num_trainable])
+        batch = task.batches(self._seed, 0, 0, 1)[0].repeat(2, 1)
+        inputs, targets = task.inputs[batch], task.targets[batch]
+        state = [tensor.repeat(2, 1) for tensor in (initial, initial, *memory)]
+        try:
+            captured = capture(self._vectorised(0.0), *[tensor.clone() for tensor in state], inputs, targets)
+        except CannotCapture as error:
+            raise CannotBatch(str(error)) from error
+        captured(*state, inputs, targets)
+        self._gradient.zero_()
+        task.loss(self._module(inputs[0]), targets[0]).backward()
+        with torch.no_grad():
+            task.local.step(self._trainable, self._gradient, memory, initial[: layout.num_trainable], 0.0)
+        if not torch.allclose(state[0][1], self._flat, rtol=1e-4, atol=1e-5):
+            raise CannotBatch("batched and plain training differ")
+
+
+def _powers_of_two(items: list[T]) -> Iterator[list[T]]:
+    """Consecutive groups whose sizes are powers of two, so that few shapes are ever met."""
+    while items:
+        count = min(1 << (len(items).bit_length() - 1), LARGEST_GROUP)
+        group, items = items[:count], items[count:]
+        yield group
+
+
+def _same_sizes(plans: list[list[Tensor]], number: int) -> Iterator[tuple[list[int], Tensor]]:
+    """Clients whose batch of this number has the same size, with their batches."""
+    by_size: dict[int, list[int]] = defaultdict(list)
+    for row, plan in enumerate(plans):
+        if number < len(plan):
+            by_size[len(plan[number])].append(row)
+    for rows in by_size.values():
+        for group in _powers_of_two(rows):
+            yield group, torch.stack([plans[row][number] for row in group])
+
+
+def flops_per_step(task: Task, seed: int) -> float:
+    """Arithmetic of one client's largest local step: forward, and twice that backward."""
+    from torch.utils.flop_counter import FlopCounterMode
+
+    module = task.build(seed)
+    batch = task.batches(seed, 0, 0, 1)[0]
+    counter = FlopCounterMode(display=False)
+    with counter, torch.no_grad():
+        module(task.inputs[batch])
+    return 3.0 * counter.get_total_flops()

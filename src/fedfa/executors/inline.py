@@ -1,0 +1,72 @@
+"""One client at a time, with plain PyTorch autograd: the reference for every other executor."""
+
+import torch
+
+from fedfa.executors.base import Trained, WorkOrder
+from fedfa.flat import Layout
+from fedfa.task import Task
+from fedfa.weather import BATCHES, keyed
+
+
+class Inline:
+    """Trains a client when its result is asked for. One module serves all: it lives in one flat vector."""
+
+    name = "inline"
+
+    def __init__(self, task: Task, seed: int) -> None:
+        self._task = task
+        self._seed = seed
+        self._module = task.build(seed)
+        layout = Layout.of(self._module)
+        self._flat = layout.pack(self._module)
+        self._gradient = torch.zeros(layout.num_trainable)
+        self._trainable = self._flat[: layout.num_trainable]
+        layout.bind(self._module, self._flat, self._gradient)
+        self._orders: dict[int, WorkOrder] = {}
+        self._finished: dict[int, Trained] = {}
+
+    def submit(self, order: WorkOrder) -> None:
+        self._orders[order.dispatch] = order
+
+    def result(self, dispatch: int) -> Trained:
+        order = self._orders.pop(dispatch)
+        if dispatch in self._finished:
+            return self._finished.pop(dispatch)
+        try:
+            return self.train(order)
+        except Exception as error:  # a client that raises must not take the run down
+            return Trained.failed(error)
+
+    def discard(self, dispatch: int) -> None:
+        self._orders.pop(dispatch, None)
+        self._finished.pop(dispatch, None)
+
+    def finished(self) -> dict[int, Trained]:
+        return dict(self._finished)
+
+    def restore(self, finished: dict[int, Trained]) -> None:
+        self._finished.update(finished)
+
+    def train(self, order: WorkOrder) -> Trained:
+        task, local = self._task, self._task.local
+        base = torch.from_numpy(order.base)
+        self._flat.copy_(base)
+        base = base[: len(self._trainable)]
+        memory = local.new_memory(self._trainable)
+        batches = task.batches(self._seed, order.client, order.nth, order.epochs)
+        losses = torch.empty(len(batches))
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(keyed(self._seed, BATCHES, order.client, order.nth, 1) >> 1)
+            for number, batch in enumerate(batches):
+                self._gradient.zero_()
+                loss = task.loss(self._module(task.inputs[batch]), task.targets[batch])
+                loss.backward()
+                with torch.no_grad():
+                    local.step(self._trainable, self._gradient, memory, base, order.prox_mu)
+                losses[number] = loss.detach()
+        return Trained(
+            params=self._flat.numpy().copy(),
+            num_examples=task.sizes[order.client],
+            num_steps=local.effective_steps(len(batches), order.prox_mu),
+            loss=float(losses.mean()),
+        )

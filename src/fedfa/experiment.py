@@ -1,0 +1,292 @@
+"""An experiment: one TOML file, checked, and the objects built from it."""
+
+import importlib
+import importlib.util
+import sys
+import tomllib
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, fields, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from fedfa.core import Strategy
+from fedfa.errors import ConfigError, require
+from fedfa.settings import build, override, parse_override, suggest, to_toml
+from fedfa.strategies import BY_NAME
+from fedfa.weather import SPLIT, Weather, keyed, weather_from
+
+if TYPE_CHECKING:
+    from fedfa.engine import Simulation, Stop
+    from fedfa.local import LocalTraining
+    from fedfa.record import Run
+    from fedfa.task import Task
+
+Partition = Literal["dirichlet", "dirichlet-by-class", "iid", "shards"]
+
+
+@dataclass(frozen=True, slots=True)
+class DataSettings:
+    """Which data, and how it is split among the clients."""
+
+    dataset: Literal["digits"] = "digits"
+    clients: int = 50
+    partition: Partition = "dirichlet"
+    alpha: float = 0.5
+    shards_per_client: int = 2
+
+    def __post_init__(self) -> None:
+        require(self.clients >= 1, f"clients = {self.clients}: must be at least 1")
+        require(self.alpha > 0, f"alpha = {self.alpha}: must be above 0")
+        require(self.shards_per_client >= 1, f"shards_per_client = {self.shards_per_client}: must be at least 1")
+
+
+@dataclass(frozen=True, slots=True)
+class ModelSettings:
+    """Which model."""
+
+    name: Literal["mlp", "cnn"] = "mlp"
+    hidden: int = 64
+
+    def __post_init__(self) -> None:
+        require(self.hidden >= 1, f"hidden = {self.hidden}: must be at least 1")
+
+
+@dataclass(frozen=True, slots=True)
+class EngineSettings:
+    """How the run is computed; nothing here changes what happens when."""
+
+    executor: Literal["auto", "inline", "batched"] = "auto"
+    evaluate_every: int = 10
+    threads: int = 1
+    checkpoint_seconds: float = 10.0
+
+    def __post_init__(self) -> None:
+        require(self.evaluate_every >= 1, f"evaluate_every = {self.evaluate_every}: must be at least 1")
+        require(self.threads >= 1, f"threads = {self.threads}: must be at least 1")
+        require(self.checkpoint_seconds > 0, f"checkpoint_seconds = {self.checkpoint_seconds}: must be above 0")
+
+
+@dataclass(frozen=True, slots=True)
+class CompareSettings:
+    """What ``fedfa compare`` runs: ``name`` or ``name:key=value:...`` for each strategy."""
+
+    strategies: tuple[str, ...] = (
+        "fedavg",
+        "fedasync",
+        "fedbuff",
+        "port-urgent",
+        "port-non-urgent",
+        "fedfa-param",
+        "fedfa-delta",
+    )
+    seeds: tuple[int, ...] = (0, 1, 2)
+    target: float = 0.9
+
+    def __post_init__(self) -> None:
+        require(len(self.strategies) > 0, "strategies = []: name at least one")
+        require(len(self.seeds) > 0, "seeds = []: give at least one")
+        require(0 < self.target <= 1, f"target = {self.target}: must be above 0 and at most 1")
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """Everything that determines a run."""
+
+    name: str
+    seed: int
+    task: str
+    """A task of your own as ``file.py:function`` or ``package.module:function``; empty: [data], [model], [local]."""
+    data: DataSettings
+    model: ModelSettings
+    local: "LocalTraining"
+    weather: Weather
+    strategy: dict[str, Any]
+    stop: "Stop"
+    engine: EngineSettings
+    compare: CompareSettings
+    source: str = "the default experiment"
+
+    def as_table(self) -> dict[str, Any]:
+        """The resolved experiment as nested plain values."""
+        table = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "source"}
+        plain = {key: asdict(value) if hasattr(value, "__dataclass_fields__") else value for key, value in table.items()}
+        if self.task:
+            del plain["data"], plain["model"], plain["local"]
+        return plain
+
+    def make_strategy(self) -> Strategy:
+        return make_strategy(self.strategy, "strategy")
+
+    def make_task(self) -> "Task":
+        from fedfa.task import Task
+
+        if self.task:
+            function = load_object(self.task, "task")
+            task = function(self.seed)
+            require(isinstance(task, Task), f"task = {self.task!r}: must return a fedfa.Task, returned {type(task)}")
+            return task
+        return embedded_task(self.data, self.model, self.local, self.seed)
+
+    def run(
+        self,
+        out: Path | None,
+        *,
+        resume: bool = False,
+        label: str = "",
+        command: str = "",
+        target: float | None = None,
+        interrupted: Callable[[], bool] = lambda: False,
+        progress: "Callable[[Simulation], None] | None" = None,
+    ) -> "Run":
+        """Run it; with ``out``, recorded in that folder together with the resolved experiment."""
+        from fedfa.record import atomic
+        from fedfa.simulator import simulate
+
+        strategy, task = self.make_strategy(), self.make_task()
+        require(
+            strategy.concurrency <= task.num_clients,
+            f"strategy.concurrency = {strategy.concurrency}: more than the {task.num_clients} clients there are",
+        )
+        if out is not None and not (out / "manifest.json").exists():
+            with atomic(out / "config.toml") as file:
+                file.write(to_toml(self.as_table()).encode())
+        run = simulate(
+            strategy, task, self.weather, self.stop, self.seed,
+            evaluate_every=self.engine.evaluate_every, executor=self.engine.executor, threads=self.engine.threads,
+            checkpoint_seconds=self.engine.checkpoint_seconds, out=out, resume=resume, label=label, command=command,
+            target=target, interrupted=interrupted, progress=progress,
+        )  # fmt: skip
+        return replace(run, config=self.as_table())
+
+
+def load_experiment(file: str | Path | None = None, overrides: Sequence[str] = ()) -> Experiment:
+    """Read and check an experiment; without a file, the embedded default."""
+    table: dict[str, Any] = {}
+    source = "the default experiment" if file is None else str(file)
+    if file is not None:
+        try:
+            table = tomllib.loads(Path(file).read_text())
+        except FileNotFoundError:
+            raise ConfigError(f"{file}: no such file; 'fedfa init' writes one to start from") from None
+        except (OSError, UnicodeDecodeError) as error:
+            raise ConfigError(f"{file}: cannot be read ({error})") from error
+        except tomllib.TOMLDecodeError as error:
+            raise ConfigError(f"{file}: not valid TOML: {error}") from error
+    for text in overrides:
+        override(table, *parse_override(text))
+    try:
+        return from_table(table, source)
+    except ConfigError as error:
+        raise ConfigError(f"{source}: {error}") from error
+
+
+def from_table(table: dict[str, Any], source: str = "the default experiment") -> Experiment:
+    """Check a table of settings against what there is."""
+    from fedfa.engine import Stop
+    from fedfa.local import LocalTraining
+
+    known = [f.name for f in fields(Experiment) if f.name != "source"]
+    for key, value in table.items():
+        if key not in known:
+            raise ConfigError(f"{key}: unknown key; {suggest(key, known)}")
+        if key in ("name", "task"):
+            require(isinstance(value, str), f"{key} = {value!r}: must be a text")
+    seed = table.get("seed", 0)
+    require(isinstance(seed, int) and not isinstance(seed, bool) and seed >= 0, f"seed = {seed!r}: must be 0, 1, 2, ...")
+    task = table.get("task", "")
+    if task:
+        given = [key for key in ("data", "model", "local") if key in table]
+        require(not given, f"{', '.join(given)}: a task of your own brings these; leave them out or leave task out")
+    weather = table.get("weather", "paper")
+    strategy = dict(table.get("strategy", {}))
+    strategy.setdefault("name", "fedfa-param")
+    experiment = Experiment(
+        name=table.get("name", "digits"),
+        seed=seed,
+        task=task,
+        data=build(DataSettings, table.get("data", {}), "data"),
+        model=build(ModelSettings, table.get("model", {}), "model"),
+        local=build(LocalTraining, table.get("local", {}), "local"),
+        weather=weather_from(weather) if isinstance(weather, str) else build(Weather, weather, "weather"),
+        strategy=strategy,
+        stop=build(Stop, table.get("stop", {"seconds": 600.0}), "stop"),
+        engine=build(EngineSettings, table.get("engine", {}), "engine"),
+        compare=build(CompareSettings, table.get("compare", {}), "compare"),
+        source=source,
+    )
+    concurrency = make_strategy(strategy, "strategy").concurrency
+    if not task:
+        require(
+            concurrency <= experiment.data.clients,
+            f"strategy.concurrency = {concurrency}: more than data.clients = {experiment.data.clients}; lower it",
+        )
+    return experiment
+
+
+def make_strategy(table: dict[str, Any], where: str) -> Strategy:
+    """A strategy from its name (or ``file.py:Class``) and settings."""
+    settings = dict(table)
+    return build(strategy_class(settings.pop("name", ""), f"{where}.name"), settings, where)
+
+
+def strategy_class(name: Any, where: str) -> type[Strategy]:
+    if isinstance(name, str) and ":" in name:
+        cls = load_object(name, where)
+        require(isinstance(cls, type) and issubclass(cls, Strategy), f"{where} = {name!r}: is not a fedfa.Strategy")
+        return cls
+    if name not in BY_NAME:
+        raise ConfigError(f"{where} = {name!r}: {suggest(name, BY_NAME, 'must be one of')}")
+    return BY_NAME[name]
+
+
+def load_object(path: str, where: str) -> Any:
+    """What ``file.py:name`` or ``package.module:name`` refers to."""
+    module_name, colon, attribute = path.rpartition(":")
+    require(bool(colon and module_name and attribute), f"{where} = {path!r}: must look like file.py:name")
+    try:
+        if module_name.endswith(".py"):
+            file = Path(module_name).resolve()
+            require(file.is_file(), f"{where} = {path!r}: no such file {module_name}")
+            spec = importlib.util.spec_from_file_location(f"fedfa_user_{file.stem}", file)
+            assert spec is not None and spec.loader is not None
+            module = importlib.util.module_from_spec(spec)
+            sys.modules[spec.name] = module
+            spec.loader.exec_module(module)
+        else:
+            module = importlib.import_module(module_name)
+    except ImportError as error:
+        raise ConfigError(f"{where} = {path!r}: cannot be imported ({error})") from error
+    require(hasattr(module, attribute), f"{where} = {path!r}: {module_name} has no {attribute}")
+    return getattr(module, attribute)
+
+
+def embedded_task(data: DataSettings, model: ModelSettings, local: "LocalTraining", seed: int) -> "Task":
+    """The embedded data, split among clients, with one of the embedded models."""
+    from fedfa.data import digits
+    from fedfa.data.partition import partition
+    from fedfa.models import BY_NAME as MODELS
+    from fedfa.task import Task
+
+    generator = np.random.Generator(np.random.Philox(key=keyed(seed, SPLIT)))
+    split = digits.load(generator)
+    parts = partition(
+        data.partition, split.train_targets.numpy(), data.clients, generator,
+        alpha=data.alpha, shards_per_client=data.shards_per_client,
+    )  # fmt: skip
+    return Task(
+        model=lambda: MODELS[model.name](model.hidden),
+        clients=[(split.train_inputs[part], split.train_targets[part]) for part in parts],
+        test=(split.test_inputs, split.test_targets),
+        local=local,
+        name=f"{data.dataset}/{model.name}",
+    )
+
+
+def named_task(name: str, seed: int) -> "Task":
+    """An embedded task with its default settings."""
+    from fedfa.local import LocalTraining
+
+    require(name == "digits", f"task = {name!r}: must be 'digits' or a fedfa.Task")
+    return embedded_task(DataSettings(), ModelSettings(), LocalTraining(), seed)

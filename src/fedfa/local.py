@@ -1,0 +1,88 @@
+"""Local training on one client: the settings, the update rules, and the order of the batches."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fedfa.errors import require
+from fedfa.weather import BATCHES, keyed
+
+ADAM_BETAS = (0.9, 0.999)
+ADAM_EPSILON = 1e-8
+
+
+@dataclass(frozen=True, slots=True)
+class LocalTraining:
+    """How a client trains on one dispatch."""
+
+    epochs: int = 5
+    batch_size: int = 32
+    lr: float = 0.1
+    optimizer: Literal["sgd", "adamw"] = "sgd"
+    momentum: float = 0.0
+    weight_decay: float = 0.0
+
+    def __post_init__(self) -> None:
+        require(self.epochs >= 1, f"epochs = {self.epochs}: must be at least 1")
+        require(self.batch_size >= 1, f"batch_size = {self.batch_size}: must be at least 1")
+        require(self.lr > 0, f"lr = {self.lr}: must be above 0")
+        require(self.optimizer in ("sgd", "adamw"), f"optimizer = {self.optimizer!r}: must be sgd or adamw")
+        require(0 <= self.momentum < 1, f"momentum = {self.momentum}: must be at least 0 and below 1")
+        require(self.weight_decay >= 0, f"weight_decay = {self.weight_decay}: must be 0 or more")
+        require(
+            self.optimizer == "sgd" or self.momentum == 0,
+            f"momentum = {self.momentum}: adamw has its own; leave momentum out or use optimizer = 'sgd'",
+        )
+
+    def batch_sizes(self, num_examples: int) -> list[int]:
+        """Sizes of one epoch's batches; the last one takes what is left."""
+        full, rest = divmod(num_examples, self.batch_size)
+        return [self.batch_size] * full + [rest] * (rest > 0)
+
+    def effective_steps(self, steps: int, prox_mu: float) -> float:
+        """FedNova's a_k: how far this many steps move the model per unit of gradient."""
+        if self.optimizer != "sgd" or (self.momentum == 0 and prox_mu == 0):
+            return float(steps)
+        velocity = total = 0.0
+        for _ in range(steps):
+            velocity = self.momentum * velocity + 1.0
+            total = (1.0 - self.lr * prox_mu) * total + velocity
+        return total
+
+    def new_memory(self, params: Tensor) -> tuple[Tensor, ...]:
+        """What the optimizer remembers between steps, at the start."""
+        if self.optimizer == "adamw":
+            return torch.zeros_like(params), torch.zeros_like(params), params.new_zeros(params.shape[:-1] + (1,))
+        return (torch.zeros_like(params),) if self.momentum else ()
+
+    def step(
+        self, params: Tensor, gradient: Tensor, memory: tuple[Tensor, ...], base: Tensor, prox_mu: float
+    ) -> None:
+        """One optimizer step, in place, with FedProx's pull towards ``base``."""
+        if prox_mu:
+            gradient = gradient + prox_mu * (params - base)
+        if self.optimizer == "adamw":
+            first, second, count = memory
+            b1, b2 = ADAM_BETAS
+            count.add_(1.0)
+            first.mul_(b1).add_(gradient, alpha=1 - b1)
+            second.mul_(b2).addcmul_(gradient, gradient, value=1 - b2)
+            params.mul_(1 - self.lr * self.weight_decay)
+            scale = (second / (1 - b2**count)).sqrt_().add_(ADAM_EPSILON)
+            params.sub_(self.lr * (first / (1 - b1**count)) / scale)
+            return
+        if self.weight_decay:
+            gradient = gradient + self.weight_decay * params
+        if self.momentum:
+            (velocity,) = memory
+            gradient = velocity.mul_(self.momentum).add_(gradient)
+        params.add_(gradient, alpha=-self.lr)
+
+
+def shuffled(seed: int, client: int, nth: int, num_examples: int, epochs: int) -> np.ndarray:
+    """The order in which a client's n-th dispatch visits its examples: one permutation per epoch."""
+    generator = np.random.Generator(np.random.Philox(key=keyed(seed, BATCHES, client, nth)))
+    return generator.permuted(np.tile(np.arange(num_examples), (epochs, 1)), axis=1)

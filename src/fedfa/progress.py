@@ -1,0 +1,55 @@
+"""Progress bars for long work, on stderr; silent where nobody watches."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+if TYPE_CHECKING:
+    from fedfa.engine import Simulation, Stop
+    from fedfa.experiment import Experiment
+
+
+def _bar(*columns: TextColumn) -> Progress:
+    console = Console(stderr=True)
+    return Progress(
+        BarColumn(), *columns, TimeElapsedColumn(), TextColumn("left:"), TimeRemainingColumn(),
+        console=console, disable=not console.is_terminal,
+    )  # fmt: skip
+
+
+@contextmanager
+def run_progress(experiment: "Experiment") -> Iterator[Callable[["Simulation"], None]]:
+    """Shows virtual time, updates per second and accuracy of one run."""
+    with _bar(TextColumn("{task.description}")) as bar:
+        task = bar.add_task("starting", total=1.0)
+        start: list[float] = []
+
+        def show(engine: "Simulation") -> None:
+            elapsed = bar.tasks[0].elapsed or 1e-9
+            start[:] = start or [engine.accepted]
+            text = (
+                f"{engine.label}: {engine.now:,.0f} virtual s, {engine.accepted:,} updates "
+                f"({(engine.accepted - start[0]) / elapsed:,.0f}/s), accuracy {engine.last_score[1]:.3f}"
+            )
+            bar.update(task, completed=_share_done(engine, experiment.stop), description=text)
+
+        yield show
+
+
+def _share_done(engine: "Simulation", stop: "Stop") -> float:
+    shares = [
+        engine.accepted / stop.updates if stop.updates else 0.0,
+        engine.now / stop.seconds if stop.seconds else 0.0,
+    ]
+    return min(1.0, max(shares))
+
+
+@contextmanager
+def compare_progress(total: int) -> Iterator[Callable[[str], None]]:
+    """Shows how many runs of a comparison are done."""
+    with _bar(TextColumn("{task.completed}/{task.total} runs  {task.description}")) as bar:
+        task = bar.add_task("starting", total=total)
+        yield lambda text: bar.update(task, advance=1, description=text)

@@ -1,0 +1,302 @@
+"""What a run leaves behind, and how it survives a crash.
+
+    runs/<name>/
+      config.toml          the resolved experiment, where it came from one
+      updates.parquet      one row per arrival
+      evaluations.parquet  one row per evaluation
+      clients.parquet      one row per (client, label): examples
+      manifest.json        versions, seed, machine, wall time, how it ended
+      checkpoint.npz       only while the run is unfinished
+
+Every file is written beside its final name, flushed to disk and renamed, so a reader sees all of it or none.
+Rows reach ``*.parquet`` once, at the end, from memory or from the checkpoint: a resumed run therefore ends in the
+same bytes as one that was never interrupted.
+"""
+
+import json
+import math
+import os
+import platform
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+import numpy as np
+import polars as pl
+
+import fedfa
+from fedfa.errors import RecordError
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+ACCEPTED = "accepted"
+
+UPDATE_COLUMNS: dict[str, Any] = {
+    "seconds": np.float64,  # virtual time of the arrival
+    "client": np.int64,
+    "dispatch": np.int64,  # running number of the work order it answers
+    "dispatched_seconds": np.float64,
+    "base_version": np.int64,
+    "staleness": np.int64,
+    "version": np.int64,  # right after the arrival
+    "outcome": np.int32,  # "accepted", or why not
+    "train_loss": np.float64,
+    "delta_norm": np.float64,
+    "num_examples": np.int64,
+    "num_steps": np.float64,
+    "bytes_up": np.int64,
+    "bytes_down": np.int64,
+}
+EVALUATION_COLUMNS: dict[str, Any] = {
+    "updates": np.int64,  # accepted so far
+    "seconds": np.float64,
+    "version": np.int64,
+    "accuracy": np.float64,
+    "loss": np.float64,
+}
+
+
+class Table:
+    """Rows as tuples for speed, packed into columns every few thousand so that memory stays bounded."""
+
+    PACK = 8192
+
+    def __init__(self, columns: Mapping[str, Any]) -> None:
+        self._dtype = np.dtype(list(columns.items()))
+        self._packed: list[np.ndarray] = []
+        self._rows: list[tuple[Any, ...]] = []
+        self.append = self._rows.append
+
+    def __len__(self) -> int:
+        return sum(map(len, self._packed)) + len(self._rows)
+
+    def pack(self) -> None:
+        if self._rows:
+            self._packed.append(np.array(self._rows, self._dtype))
+            self._rows.clear()
+
+    def pack_if_due(self) -> None:
+        if len(self._rows) >= self.PACK:
+            self.pack()
+
+    def array(self) -> np.ndarray:
+        self.pack()
+        self._packed = [np.concatenate(self._packed)] if self._packed else []
+        return self._packed[0] if self._packed else np.empty(0, self._dtype)
+
+    def restore(self, array: np.ndarray) -> None:
+        self._packed = [array.astype(self._dtype)]
+        self._rows.clear()
+
+
+class Recorder:
+    """Collects the rows of one run."""
+
+    def __init__(self) -> None:
+        self.updates = Table(UPDATE_COLUMNS)
+        self.evaluations = Table(EVALUATION_COLUMNS)
+        self._outcomes = {ACCEPTED: 0}
+
+    def outcome(self, text: str) -> int:
+        """The number that stands for this outcome in the packed rows."""
+        return self._outcomes.setdefault(text, len(self._outcomes))
+
+    def update_frame(self) -> pl.DataFrame:
+        array = self.updates.array()
+        names = np.array(list(self._outcomes), dtype=object)
+        columns = {name: array[name] for name in UPDATE_COLUMNS}
+        return pl.DataFrame({**columns, "outcome": pl.Series(names[array["outcome"]].tolist(), dtype=pl.String)})
+
+    def evaluation_frame(self) -> pl.DataFrame:
+        array = self.evaluations.array()
+        return pl.DataFrame({name: array[name] for name in EVALUATION_COLUMNS})
+
+    def state_dict(self) -> dict[str, Any]:
+        return {
+            "updates": self.updates.array(),
+            "evaluations": self.evaluations.array(),
+            "outcomes": list(self._outcomes),
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self.updates.restore(state["updates"])
+        self.evaluations.restore(state["evaluations"])
+        self._outcomes = {text: number for number, text in enumerate(state["outcomes"])}
+
+
+@dataclass(frozen=True)
+class Run:
+    """A finished run: its rows, and the questions one asks of them."""
+
+    updates: pl.DataFrame
+    evaluations: pl.DataFrame
+    manifest: dict[str, Any]
+    clients: pl.DataFrame = field(default_factory=pl.DataFrame)
+    config: dict[str, Any] = field(default_factory=dict)
+    folder: Path | None = None
+    model: np.ndarray | None = None
+    """The final global model; kept in memory only."""
+
+    @property
+    def label(self) -> str:
+        return self.manifest["label"]
+
+    @property
+    def seed(self) -> int:
+        return self.manifest["seed"]
+
+    def _first_at(self, accuracy: float) -> dict[str, Any] | None:
+        hits = self.evaluations.filter(pl.col("accuracy") >= accuracy)
+        return hits.row(0, named=True) if len(hits) else None
+
+    def time_to(self, accuracy: float) -> float | None:
+        """Virtual seconds until an evaluation first showed this accuracy; None if none did."""
+        first = self._first_at(accuracy)
+        return None if first is None else first["seconds"]
+
+    def updates_to(self, accuracy: float) -> int | None:
+        """Accepted updates until an evaluation first showed this accuracy; None if none did."""
+        first = self._first_at(accuracy)
+        return None if first is None else first["updates"]
+
+    def rounds_to(self, accuracy: float) -> float | None:
+        """Rounds (see ``round_size`` in the manifest) until this accuracy; None if it was not reached."""
+        updates = self.updates_to(accuracy)
+        return None if updates is None else updates / self.manifest["round_size"]
+
+    @property
+    def accepted(self) -> pl.DataFrame:
+        return self.updates.filter(pl.col("outcome") == ACCEPTED)
+
+    @property
+    def best_accuracy(self) -> float:
+        best = self.evaluations["accuracy"].max()
+        return math.nan if best is None else float(best)  # pyright: ignore[reportArgumentType]
+
+    @property
+    def final_accuracy(self) -> float:
+        return float(self.evaluations["accuracy"][-1]) if len(self.evaluations) else math.nan
+
+    @property
+    def seconds(self) -> float:
+        """Virtual time at the end."""
+        return self.manifest["seconds"]
+
+    def summary(self, target: float | None = None) -> dict[str, Any]:
+        """The run in a few numbers; JSON-ready."""
+        staleness = self.accepted["staleness"]
+        mean, most = (staleness.mean(), staleness.max()) if len(staleness) else (0.0, 0)
+        numbers = {
+            "label": self.label,
+            "strategy": self.manifest["strategy"],
+            "seed": self.seed,
+            "ended": self.manifest["ended"],
+            "seconds": self.seconds,
+            "updates": len(self.accepted),
+            "not_accepted": len(self.updates) - len(self.accepted),
+            "version": self.manifest["version"],
+            "best_accuracy": self.best_accuracy,
+            "final_accuracy": self.final_accuracy,
+            "mean_staleness": mean,
+            "max_staleness": most,
+            "bytes_up": int(self.updates["bytes_up"].sum()),
+            "bytes_down": int(self.updates["bytes_down"].sum()),
+            "wall_seconds": self.manifest["wall_seconds"],
+        }
+        if target is not None:
+            numbers |= {
+                "target": target,
+                "time_to_target": self.time_to(target),
+                "updates_to_target": self.updates_to(target),
+                "rounds_to_target": self.rounds_to(target),
+            }
+        return numbers
+
+    def plot(self, against: str = "seconds") -> "Figure":
+        """Accuracy against ``seconds`` or ``updates``, as a matplotlib figure."""
+        from fedfa.report.figures import accuracy_figure
+        from fedfa.report.static import draw
+
+        return draw(accuracy_figure([self], against))
+
+
+# Folders -------------------------------------------------------------------------------------------------------------
+
+
+def write_run(folder: Path, run: Run) -> None:
+    """Write a finished run; the manifest last, for its presence means "complete"."""
+    with atomic(folder / "updates.parquet") as file:
+        run.updates.write_parquet(file, statistics=False)
+    with atomic(folder / "evaluations.parquet") as file:
+        run.evaluations.write_parquet(file, statistics=False)
+    with atomic(folder / "clients.parquet") as file:
+        run.clients.write_parquet(file, statistics=False)
+    with atomic(folder / "manifest.json") as file:
+        file.write((json.dumps(run.manifest, indent=2) + "\n").encode())
+    (folder / "checkpoint.npz").unlink(missing_ok=True)
+
+
+def read_run(folder: Path) -> Run:
+    """Read a finished run."""
+    import tomllib
+
+    if not (folder / "manifest.json").is_file():
+        state = "an unfinished run; continue it with --resume" if (folder / "checkpoint.npz").is_file() else "no run"
+        raise RecordError(f"{folder}: holds {state}")
+    try:
+        config_file = folder / "config.toml"
+        return Run(
+            updates=pl.read_parquet(folder / "updates.parquet"),
+            evaluations=pl.read_parquet(folder / "evaluations.parquet"),
+            clients=pl.read_parquet(folder / "clients.parquet"),
+            manifest=json.loads((folder / "manifest.json").read_text()),
+            config=tomllib.loads(config_file.read_text()) if config_file.is_file() else {},
+            folder=folder,
+        )
+    except (OSError, ValueError, pl.exceptions.PolarsError) as error:
+        raise RecordError(f"{folder}: cannot be read ({error}); run it again into a new folder") from error
+
+
+def find_runs(folder: Path) -> list[Run]:
+    """The finished run in this folder, or all finished runs below it, by name."""
+    if not folder.is_dir():
+        raise RecordError(f"{folder}: no such folder; give one that a run or a comparison wrote")
+    places = sorted(manifest.parent for manifest in folder.rglob("manifest.json"))
+    if not places:
+        raise RecordError(f"{folder}: holds no finished run; finish one with 'fedfa run --resume --out {folder}'")
+    return [read_run(place) for place in places]
+
+
+def machine() -> dict[str, Any]:
+    """Versions and hardware that a number should be quoted with."""
+    import torch
+
+    return {
+        "fedfa": fedfa.__version__,
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "numpy": np.__version__,
+        "system": f"{platform.system()} {platform.machine()}",
+        "cpus": os.cpu_count(),
+    }
+
+
+@contextmanager
+def atomic(path: Path) -> Iterator[BinaryIO]:
+    """A file that appears under its name only when it is complete and on disk."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        Path(temporary).chmod(0o644)
+        Path(temporary).replace(path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise

@@ -1,0 +1,159 @@
+"""What a figure is, as plain data: described once, drawn by ``static`` (matplotlib) and ``interactive`` (plotly).
+
+Few shapes suffice, so that the two drawings cannot drift apart: whatever a figure shows is one of these.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from fedfa.record import Run
+
+Numbers = tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A curve; as a step function it keeps each value until the next."""
+
+    label: str
+    x: Numbers
+    y: Numbers
+    colour: str
+    dashed: bool = False
+    step: bool = True
+    width: float = 2.2
+    listed: bool = True
+    """Whether the legend names it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Band:
+    """The area between two step functions; belongs to the line of the same label."""
+
+    label: str
+    x: Numbers
+    low: Numbers
+    high: Numbers
+    colour: str
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A horizontal reference line across the figure."""
+
+    y: float
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Boxes:
+    """Rectangles: bars of any kind."""
+
+    label: str
+    left: Numbers
+    right: Numbers
+    low: Numbers
+    high: Numbers
+    colour: str
+    hover: tuple[str, ...]
+    hatched: bool = False
+    listed: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Dots:
+    """Discs with diameters in points."""
+
+    label: str
+    x: Numbers
+    y: Numbers
+    diameter: Numbers
+    colour: str
+    hover: tuple[str, ...]
+    opacity: float = 1.0
+    outlined: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """Text that starts at a point."""
+
+    x: float
+    y: float
+    text: str
+
+
+Layer = Line | Band | Rule | Boxes | Dots | Note
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """One figure. ``caption`` tells in a line or two how to read it."""
+
+    name: str
+    title: str
+    caption: str
+    x_label: str
+    y_label: str
+    layers: tuple[Layer, ...]
+    x_range: tuple[float, float] | None = None
+    y_range: tuple[float, float] | None = None
+    y_ticks: tuple[tuple[float, str], ...] = ()
+    """Where the vertical axis holds names: (position, name). Empty: an axis of numbers."""
+    height: int = 420
+    """In CSS pixels; a hundredth of it in inches on paper."""
+    legend: bool = False
+
+
+# Colours -------------------------------------------------------------------------------------------------------------
+
+PALETTE = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#882255", "#999933", "#332288", "#7f7f7f")
+"""Okabe and Ito's colours without black and yellow, then Tol's; told apart with every common colour blindness."""
+
+WAITING = "#9aa1aa"
+NOT_TAKEN = "#3b3b3b"
+OUTLINE = "#303030"
+
+_USUAL = {
+    "fedfa-param": 0,
+    "fedfa-delta": 1,
+    "fedbuff": 2,
+    "fedasync": 3,
+    "port": 4,
+    "fedfa-prox": 5,
+    "fedfa-nova": 6,
+    "fednova": 7,
+    "fedprox": 8,
+    "fedavg": 9,
+}
+
+
+def colours(labels: Iterable[str]) -> dict[str, str]:
+    """A colour per label: the usual names have theirs in every report, others take the ones left, by name."""
+    names = sorted(set(labels))
+    chosen = {name: PALETTE[_USUAL[name]] for name in names if name in _USUAL}
+    others = [name for name in names if name not in _USUAL]
+    free = [colour for colour in PALETTE if colour not in chosen.values()] or list(PALETTE)
+    return chosen | {name: free[i % len(free)] for i, name in enumerate(others)}
+
+
+def by_label(runs: Iterable[Run]) -> dict[str, list[Run]]:
+    """The runs of each label by seed; labels in the order in which they first appear."""
+    groups: dict[str, list[Run]] = {}
+    for run in runs:
+        groups.setdefault(run.label, []).append(run)
+    return {label: sorted(group, key=lambda run: run.seed) for label, group in groups.items()}
+
+
+def numbers(values: ArrayLike) -> Numbers:
+    """Plain floats, as shapes hold them."""
+    return tuple(np.asarray(values, float).tolist())
+
+
+def number(value: float, beside: float | None = None) -> str:
+    """About three digits, or as fine as the number ``beside`` it; no exponents, thousands separated."""
+    size = abs(value if beside is None else beside)
+    return f"{value:,.{0 if size >= 100 else 1 if size >= 10 else 2}f}"

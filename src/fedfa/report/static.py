@@ -1,0 +1,106 @@
+"""Figures on paper: matplotlib, by objects only, so that nothing a caller does with pyplot is touched."""
+
+from pathlib import Path
+
+from matplotlib.axes import Axes
+from matplotlib.collections import PolyCollection
+from matplotlib.figure import Figure as Sheet
+
+from fedfa.record import atomic
+from fedfa.report.shapes import OUTLINE, Band, Boxes, Dots, Figure, Layer, Line, Note, Rule
+
+WIDTH = 8.0
+GREY = "#808080"
+
+
+def draw(figure: Figure) -> Sheet:
+    """The figure as matplotlib draws it; without the caption, which belongs into the text around it."""
+    sheet = Sheet(figsize=(WIDTH, figure.height / 100), layout="constrained")
+    axes = sheet.add_subplot()
+    axes.set_axisbelow(True)
+    axes.grid(color="#e4e4e4", linewidth=0.7, axis="x" if figure.y_ticks else "both")
+    for layer in figure.layers:
+        _add(axes, layer)
+    axes.set_title(_plain(figure.title), loc="left", fontsize=12, fontweight="bold")
+    axes.set_xlabel(figure.x_label)
+    axes.set_ylabel(figure.y_label)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.autoscale_view()
+    if figure.x_range is not None:
+        axes.set_xlim(*figure.x_range)
+    if figure.y_range is not None:
+        axes.set_ylim(*figure.y_range)
+    if figure.y_ticks:
+        axes.set_yticks([y for y, _ in figure.y_ticks], [_plain(text) for _, text in figure.y_ticks])
+        axes.tick_params(axis="y", length=0)
+    _legend(sheet, axes, figure)
+    return sheet
+
+
+def save(figure: Figure, folder: Path) -> None:
+    """Write ``<name>.pdf`` and ``<name>.png``; the same figure gives the same bytes."""
+    sheet = draw(figure)
+    with atomic(folder / f"{figure.name}.pdf") as file:
+        sheet.savefig(file, format="pdf", metadata={"CreationDate": None})
+    with atomic(folder / f"{figure.name}.png") as file:
+        sheet.savefig(file, format="png", dpi=150)
+
+
+def _add(axes: Axes, layer: Layer) -> None:
+    match layer:
+        case Line():
+            axes.plot(
+                layer.x,
+                layer.y,
+                color=layer.colour,
+                linewidth=0.8 * layer.width,
+                linestyle=(0, (5, 1.6)) if layer.dashed else "-",
+                drawstyle="steps-post" if layer.step else "default",
+                label=_plain(layer.label) if layer.listed else None,
+            )
+        case Band():
+            axes.fill_between(layer.x, layer.low, layer.high, step="post", color=layer.colour, alpha=0.16, linewidth=0)
+        case Rule():
+            axes.axhline(layer.y, color=GREY, linewidth=1, linestyle=":")
+            axes.annotate(
+                _plain(layer.text),
+                (0, layer.y),
+                (3, 2),
+                xycoords=axes.get_yaxis_transform(),
+                textcoords="offset points",
+                fontsize=8.5,
+                color="#606060",
+            )
+        case Boxes():
+            axes.add_collection(_boxes(layer))
+        case Dots():
+            areas = [diameter**2 for diameter in layer.diameter]
+            edge = {"edgecolors": OUTLINE, "linewidths": 0.9 if layer.outlined else 0}
+            axes.scatter(layer.x, layer.y, areas, layer.colour, alpha=layer.opacity, zorder=3, **edge)
+        case Note():
+            axes.text(layer.x, layer.y, _plain(layer.text), va="center", fontsize=8.5)
+
+
+def _boxes(layer: Boxes) -> PolyCollection:
+    sides = zip(layer.left, layer.right, layer.low, layer.high, strict=True)
+    return PolyCollection(
+        [((left, low), (right, low), (right, high), (left, high)) for left, right, low, high in sides],
+        facecolor=(layer.colour, 0.4) if layer.hatched else layer.colour,
+        edgecolor=layer.colour if layer.hatched else "white",
+        linewidth=0.3,
+        hatch="//////" if layer.hatched else None,
+        label=_plain(layer.label) if layer.listed else None,
+    )
+
+
+def _legend(sheet: Sheet, axes: Axes, figure: Figure) -> None:
+    handles, labels = axes.get_legend_handles_labels()
+    if not figure.legend or not handles:
+        return
+    columns = max(1, min(len(labels), int(100 / (7 + max(map(len, labels))))))
+    sheet.legend(handles, labels, loc="outside lower center", ncols=columns, frameon=False, fontsize=9)
+
+
+def _plain(text: str) -> str:
+    """matplotlib would read what stands between two dollar signs as mathematics."""
+    return text.replace("$", r"\$")

@@ -1,0 +1,165 @@
+"""The runs of a comparison in one row per label, for the terminal, the page and JSON."""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from statistics import fmean, stdev
+
+from rich.box import SIMPLE_HEAD
+from rich.table import Table
+from rich.text import Text
+
+from fedfa.record import Run
+from fedfa.report.shapes import by_label, number
+
+BASELINE = "fedavg"
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One label over its seeds. What is unknown is None, so that JSON stays valid."""
+
+    label: str
+    seeds: int
+    reached: int
+    """Seeds that reached the target."""
+    time_mean: float | None
+    """Virtual seconds to the target, over the seeds that reached it (so are the next three)."""
+    time_sd: float | None
+    updates_mean: float | None
+    rounds_mean: float | None
+    best_mean: float | None
+    best_sd: float | None
+    final_mean: float | None
+    final_sd: float | None
+    staleness_mean: float | None
+    """Mean over the seeds of the mean staleness of accepted updates."""
+    staleness_max: int | None
+    speedup: float | None
+    """FedAvg's mean time to the target over this one's; None unless every seed of both reached it."""
+
+    @property
+    def complete(self) -> bool:
+        """Every seed reached the target."""
+        return self.reached == self.seeds
+
+
+def summarise(runs: Sequence[Run], target: float | None) -> list[Row]:
+    """One row per label; without a target nothing counts as reached."""
+    groups = by_label(runs)
+    baseline = _times(groups.get(BASELINE, []), target)
+    return [_row(label, group, target, baseline) for label, group in groups.items()]
+
+
+def _row(label: str, runs: Sequence[Run], target: float | None, baseline: Sequence[float | None]) -> Row:
+    times = _times(runs, target)
+    staleness = [run.accepted["staleness"] for run in runs if len(run.accepted)]
+    return Row(
+        label=label,
+        seeds=len(runs),
+        reached=len(_known(times)),
+        time_mean=_mean(times),
+        time_sd=_sd(times),
+        updates_mean=None if target is None else _mean(run.updates_to(target) for run in runs),
+        rounds_mean=None if target is None else _mean(run.rounds_to(target) for run in runs),
+        best_mean=_mean(run.best_accuracy for run in runs),
+        best_sd=_sd(run.best_accuracy for run in runs),
+        final_mean=_mean(run.final_accuracy for run in runs),
+        final_sd=_sd(run.final_accuracy for run in runs),
+        staleness_mean=_mean(float(values.to_numpy().mean()) for values in staleness),
+        staleness_max=max((int(values.to_numpy().max()) for values in staleness), default=None),
+        speedup=_ratio(baseline, times),
+    )
+
+
+def _times(runs: Sequence[Run], target: float | None) -> list[float | None]:
+    return [None if target is None else run.time_to(target) for run in runs]
+
+
+def _known(values: Iterable[float | None]) -> list[float]:
+    return [value for value in values if value is not None and not math.isnan(value)]
+
+
+def _mean(values: Iterable[float | None]) -> float | None:
+    known = _known(values)
+    return fmean(known) if known else None
+
+
+def _sd(values: Iterable[float | None]) -> float | None:
+    """Over seeds, as a sample; one value has none."""
+    known = _known(values)
+    return stdev(known) if len(known) > 1 else None
+
+
+def _ratio(baseline: Sequence[float | None], times: Sequence[float | None]) -> float | None:
+    above, below = _mean(baseline), _mean(times)
+    if above is None or not below or None in baseline or None in times:
+        return None
+    return above / below
+
+
+# Text ----------------------------------------------------------------------------------------------------------------
+
+
+def percent(value: float) -> str:
+    """An accuracy as one writes a target: 0.8 is "80 %", 0.825 is "82.5 %"."""
+    return f"{100 * value:.4g} %"
+
+
+def headers(target: float | None) -> tuple[str, ...]:
+    """The columns of ``cells``."""
+    to_target = () if target is None else (f"Time to\n{percent(target)} (s)", "Speed-up", "Updates", "Rounds")
+    return ("Strategy", "Seeds", *to_target, "Best\n(%)", "Final\n(%)", "Staleness\nmean / max")
+
+
+def cells(row: Row, target: float | None) -> tuple[str, ...]:
+    """A row as text, mean ± sd; a second line says what a number leaves out."""
+    to_target = () if target is None else _target_cells(row)
+    staleness = "–" if row.staleness_mean is None else f"{row.staleness_mean:.1f} / {row.staleness_max}"
+    return (
+        row.label,
+        str(row.seeds),
+        *to_target,
+        _accuracy(row.best_mean, row.best_sd),
+        _accuracy(row.final_mean, row.final_sd),
+        staleness,
+    )
+
+
+def _target_cells(row: Row) -> tuple[str, ...]:
+    if row.time_mean is None or row.updates_mean is None or row.rounds_mean is None:
+        return ("not reached", "–", "–", "–")
+    time = number(row.time_mean) + ("" if row.time_sd is None else f" ± {number(row.time_sd, row.time_mean)}")
+    return (
+        time if row.complete else f"{time}\n{row.reached} of {row.seeds} reached",
+        "–" if row.speedup is None else f"{row.speedup:.2f}×",
+        f"{row.updates_mean:,.0f}",
+        number(row.rounds_mean),
+    )
+
+
+def _accuracy(mean: float | None, sd: float | None) -> str:
+    if mean is None:
+        return "–"
+    return f"{100 * mean:.1f}" + ("" if sd is None else f" ± {100 * sd:.1f}")
+
+
+def explanation(target: float | None) -> str:
+    """How to read the table."""
+    text = "Mean ± standard deviation over seeds; accuracies on the test data; staleness in versions."
+    if target is None:
+        return text
+    return (
+        f"{text} Times are virtual; times, updates and rounds to {percent(target)} count only the seeds that reached "
+        f"it; speed-up is the mean time of {BASELINE} over that of the row, where all seeds of both reached it."
+    )
+
+
+def as_rich(rows: Sequence[Row], target: float | None) -> Table:
+    """For the terminal; fits into 100 columns and wraps, but never cuts, in fewer."""
+    table = Table(box=SIMPLE_HEAD, caption=explanation(target), caption_justify="left", collapse_padding=True)
+    for position, header in enumerate(headers(target)):
+        table.add_column(header, justify="left" if position == 0 else "right", overflow="fold")
+    for row in rows:
+        table.add_row(*map(Text, cells(row, target)))
+    return table

@@ -1,0 +1,156 @@
+"""Who trained when: the figure that shows why waiting for the slowest client costs time."""
+
+from bisect import bisect_right, insort
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from fedfa.record import ACCEPTED, Run
+from fedfa.report.shapes import NOT_TAKEN, WAITING, Boxes, Figure, by_label, colours, number
+
+ROUNDS_SHOWN = 3
+MOST_LANES = 96
+MOST_SEGMENTS_PER_LANE = 60
+THICKNESS = 0.84
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """One answered work order: trained from ``start`` to ``end``; its slot went on at ``free``."""
+
+    slot: int
+    client: int
+    start: float
+    end: float
+    free: float
+    outcome: str
+
+
+def refills_in_batches(run: Run) -> bool:
+    """Whether a slot is idle from an arrival until the next publication, instead of being refilled at once."""
+    return run.manifest["synchronous"] or run.manifest["strategy"].get("refill") == "batch"
+
+
+def free_again(run: Run) -> np.ndarray:
+    """When the slot of each arrival could go on: at its arrival, or at the publication that it waited for."""
+    seconds = run.updates["seconds"].to_numpy()
+    if not refills_in_batches(run) or not len(seconds):
+        return seconds
+    version = run.updates["version"].to_numpy()
+    publishing = np.flatnonzero(np.diff(version, prepend=0) > 0)
+    published = np.append(seconds[publishing], max(run.seconds, seconds[-1]))
+    waited = published[np.searchsorted(publishing, np.arange(len(seconds)))]
+    return np.where(run.updates["outcome"].to_numpy() == ACCEPTED, waited, seconds)
+
+
+def waiting_share(run: Run) -> float:
+    """The share of all slots' time, over the whole run, that was spent on waiting for other clients."""
+    seconds = run.updates["seconds"].to_numpy()
+    total = run.manifest["concurrency"] * max(run.seconds, float(seconds.max(initial=0.0)))
+    return float((free_again(run) - seconds).sum()) / total if total else 0.0
+
+
+def segments(run: Run, until: float) -> list[Segment]:
+    """The work handed out before ``until``, each on the slot that had become free last."""
+    free = free_again(run)
+    rows = run.updates.select("dispatched_seconds", "dispatch", "client", "seconds", "outcome").rows()
+    work = sorted((row, float(free[i])) for i, row in enumerate(rows) if row[0] < until)
+    slots = [(0.0, -slot) for slot in reversed(range(run.manifest["concurrency"]))]
+    found: list[Segment] = []
+    for (start, _, client, end, outcome), free_at in work:
+        _, slot = slots.pop(max(0, bisect_right(slots, (start, 1)) - 1))
+        insort(slots, (free_at, slot))
+        found.append(Segment(-slot, client, start, end, free_at, outcome))
+    return found
+
+
+def window(runs: Sequence[Run]) -> float:
+    """The time that shows a few rounds of the slowest strategy, but no more work than one can tell apart."""
+    ends = [0.0, *(max(run.seconds, *run.updates["seconds"].tail(1)) for run in runs)]
+    sizes = [(run, max(run.manifest["round_size"], run.manifest["concurrency"])) for run in runs]
+    rounds = [time for run, size in sizes if (time := _time_of(run, ROUNDS_SHOWN * size)) is not None]
+    enough = max(rounds) if len(rounds) == len(runs) else max(ends)
+    crowded = (_time_of(run, MOST_SEGMENTS_PER_LANE * run.manifest["concurrency"]) for run in runs)
+    return min(enough, *(time for time in crowded if time is not None), max(ends))
+
+
+def _time_of(run: Run, arrivals: int) -> float | None:
+    """Virtual time of the n-th arrival; None where there were fewer."""
+    return float(run.updates["seconds"][arrivals - 1]) if arrivals <= len(run.updates) else None
+
+
+def timeline_figure(runs: Sequence[Run]) -> Figure:
+    """Slots of every label as lanes, of its first seed: coloured while a client trains, hatched while it waits."""
+    groups = by_label(runs)
+    palette = colours(groups)
+    until = window([group[0] for group in groups.values()])
+    most = max(4, MOST_LANES // max(1, len(groups)))
+    layers: list[Boxes] = []
+    ticks: list[tuple[float, str]] = []
+    waiting: list[tuple[Segment, float]] = []
+    refused: list[tuple[Segment, float]] = []
+    top, cut = 0.0, False
+    for label, group in groups.items():
+        run = group[0]
+        lanes = min(most, run.manifest["concurrency"])
+        cut |= lanes < run.manifest["concurrency"]
+        placed = [(s, top - s.slot) for s in segments(run, until) if s.slot < lanes]
+        waiting += [(s, y) for s, y in placed if s.free > s.end and s.end < until]
+        refused += [(s, y) for s, y in placed if s.outcome != ACCEPTED]
+        layers.append(_training(label, [(s, y) for s, y in placed if s.outcome == ACCEPTED], until, palette[label]))
+        share = float(np.mean([waiting_share(seed) for seed in group]))
+        ticks.append((top - (lanes - 1) / 2, f"{label}\n{100 * share:.0f} % waiting"))
+        top -= lanes + 1
+    if refused:
+        layers.append(_training("not accepted", refused, until, NOT_TAKEN, listed=True))
+    if waiting:
+        layers.append(_waits(waiting, until))
+    note = f" The first {most} slots of each are shown." if cut else ""
+    return Figure(
+        name="timeline",
+        title="Who trained when",
+        caption="Each lane is a slot for one client at a time: coloured while a client trains, hatched grey while the "
+        "slot waits for slower clients, blank where an answer never came. Percentages: share of all slots' time over "
+        f"the whole run.{note}",
+        x_label="virtual time (s)",
+        y_label="",
+        layers=tuple(layers),
+        x_range=(0.0, until or 1.0),
+        y_range=(top + 0.8, 0.8),
+        y_ticks=tuple(ticks),
+        height=int(150 + max(9 * -top, 48 * len(groups))),
+        legend=True,
+    )
+
+
+def _training(
+    label: str, placed: Sequence[tuple[Segment, float]], until: float, colour: str, listed: bool = False
+) -> Boxes:
+    return Boxes(
+        label=label,
+        left=tuple(s.start for s, _ in placed),
+        right=tuple(min(s.end, until) for s, _ in placed),
+        low=tuple(y - THICKNESS / 2 for _, y in placed),
+        high=tuple(y + THICKNESS / 2 for _, y in placed),
+        colour=colour,
+        hover=tuple(
+            f"client {s.client}: {number(s.start)} to {number(s.end)} s"
+            + ("" if s.outcome == ACCEPTED else f", {s.outcome}")
+            for s, _ in placed
+        ),
+        listed=listed,
+    )
+
+
+def _waits(placed: Sequence[tuple[Segment, float]], until: float) -> Boxes:
+    return Boxes(
+        label="waiting",
+        left=tuple(s.end for s, _ in placed),
+        right=tuple(min(s.free, until) for s, _ in placed),
+        low=tuple(y - THICKNESS / 2 for _, y in placed),
+        high=tuple(y + THICKNESS / 2 for _, y in placed),
+        colour=WAITING,
+        hover=tuple(f"waits {number(s.free - s.end)} s for slower clients" for s, _ in placed),
+        hatched=True,
+    )

@@ -1,0 +1,148 @@
+"""From a table of plain values to checked dataclasses, and back to TOML.
+
+The dataclasses themselves say which keys exist, of which type, and (in ``__post_init__``) within which bounds; this
+module turns whatever is wrong into one line that names the key, the value seen and the remedy.
+"""
+
+import difflib
+import json
+import tomllib
+import types
+from collections.abc import Iterable, Mapping
+from dataclasses import MISSING, fields, is_dataclass
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from fedfa.errors import ConfigError
+
+T = TypeVar("T")
+
+
+def build(cls: type[T], table: Any, where: str = "") -> T:
+    """An instance of a dataclass from a table; ``where`` is the table's own key."""
+    if not isinstance(table, Mapping):
+        raise ConfigError(f"{where} = {show(table)}: must be a table of settings")
+    hints = get_type_hints(cls)
+    known = [f.name for f in fields(cls) if f.init]  # pyright: ignore[reportArgumentType]
+    values = {}
+    for key, value in table.items():
+        path = f"{where}.{key}" if where else key
+        if key not in known:
+            raise ConfigError(f"{path} = {show(value)}: unknown key; {suggest(key, known)}")
+        values[key] = convert(value, hints[key], path)
+    for f in fields(cls):  # pyright: ignore[reportArgumentType]
+        if f.init and f.name not in values and f.default is MISSING and f.default_factory is MISSING:
+            raise ConfigError(f"{where or 'settings'}: {f.name} is missing")
+    try:
+        return cls(**values)
+    except ConfigError as error:
+        raise ConfigError(f"{where}.{error}" if where else str(error)) from error
+
+
+def convert(value: Any, hint: Any, path: str) -> Any:
+    """The value as the annotated type asks for, or a ConfigError."""
+    origin, options = get_origin(hint), get_args(hint)
+    if origin in (Union, types.UnionType):
+        return _one_of(value, options, path)
+    if origin is Literal:
+        if value not in options:
+            raise ConfigError(f"{path} = {show(value)}: {suggest(value, options, 'must be one of')}")
+        return value
+    if origin is tuple:
+        if not isinstance(value, list | tuple):
+            raise ConfigError(f"{path} = {show(value)}: must be a list")
+        return tuple(convert(item, options[0], f"{path}[{n}]") for n, item in enumerate(value))
+    if is_dataclass(hint):
+        return build(hint, value, path)  # pyright: ignore[reportArgumentType]
+    if hint is Any or origin is dict or hint is dict:
+        return value
+    if hint is float and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    if not isinstance(value, hint) or (isinstance(value, bool) and hint is not bool):
+        names = {int: "a whole number", float: "a number", str: "a text", bool: "true or false"}
+        raise ConfigError(f"{path} = {show(value)}: must be {names.get(hint, hint.__name__)}")
+    return value
+
+
+def _one_of(value: Any, options: tuple[Any, ...], path: str) -> Any:
+    if value is None and types.NoneType in options:
+        return None
+    real = [option for option in options if option is not types.NoneType]
+    kinds = {option.__dataclass_fields__["kind"].default: option for option in real if is_dataclass(option) and "kind" in option.__dataclass_fields__}
+    tables = [option for option in real if is_dataclass(option)]
+    if isinstance(value, Mapping) and tables:
+        if not kinds:
+            return build(tables[0], value, path)
+        kind = value.get("kind")
+        if kind not in kinds:
+            raise ConfigError(f"{path}.kind = {show(kind)}: {suggest(kind, kinds, 'must be one of')}")
+        return build(kinds[kind], value, path)
+    if isinstance(value, str) and value in kinds:
+        return kinds[value]()
+    plain = [option for option in real if not is_dataclass(option)]
+    errors = []
+    for option in plain:
+        try:
+            return convert(value, option, path)
+        except ConfigError as error:
+            errors.append(error)
+    if errors:
+        raise errors[0]
+    expected = f"one of {', '.join(kinds)}, or a table" if kinds else "a table of settings"
+    raise ConfigError(f"{path} = {show(value)}: must be {expected}")
+
+
+def suggest(seen: Any, valid: Iterable[Any], otherwise: str = "valid keys:") -> str:
+    """The nearest valid word, or all of them."""
+    words = [str(word) for word in valid]
+    near = difflib.get_close_matches(str(seen), words, n=1, cutoff=0.6)
+    listed = f"{otherwise} {', '.join(words)}"
+    return f"did you mean '{near[0]}'? ({listed})" if near else listed
+
+
+def show(value: Any) -> str:
+    text = json.dumps(value, default=str)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def parse_override(text: str) -> tuple[list[str], Any]:
+    """``strategy.window=10`` as path and value; values are TOML, and bare words are texts."""
+    key, equals, value = text.partition("=")
+    if not equals or not key.strip():
+        raise ConfigError(f"--set {text}: must look like key=value, for example strategy.window=10")
+    try:
+        parsed = tomllib.loads(f"v = {value}")["v"]
+    except tomllib.TOMLDecodeError:
+        parsed = None if value.strip() == "none" else value.strip()
+    return key.strip().split("."), parsed
+
+
+def override(table: dict[str, Any], path: list[str], value: Any) -> None:
+    """Set a nested key in place; ``None`` takes it out, so that its default holds."""
+    for number, key in enumerate(path[:-1]):
+        inner = table.setdefault(key, {})
+        if not isinstance(inner, dict):
+            raise ConfigError(f"--set {'.'.join(path)}: {'.'.join(path[: number + 1])} is not a table")
+        table = inner
+    if value is None:
+        table.pop(path[-1], None)
+    else:
+        table[path[-1]] = value
+
+
+def to_toml(table: Mapping[str, Any], prefix: str = "") -> str:
+    """TOML text of nested tables of plain values; keys whose value is None are left out."""
+    plain = {k: v for k, v in table.items() if not isinstance(v, Mapping) and v is not None}
+    lines = [f"{key} = {_toml_value(value)}" for key, value in plain.items()]
+    parts = ["\n".join(lines)] if lines else []
+    for key, value in table.items():
+        if isinstance(value, Mapping):
+            path = f"{prefix}{key}"
+            inner = to_toml(value, f"{path}.")
+            parts.append(f"[{path}]\n{inner}".rstrip())
+    return "\n\n".join(parts) + ("\n" if not prefix else "")
+
+
+def _toml_value(value: Any) -> str:
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(_toml_value, value))}]"
+    return json.dumps(value)

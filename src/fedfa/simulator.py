@@ -1,0 +1,82 @@
+"""``simulate``: one call from strategy, task and weather to a finished, recorded run."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from fedfa.core import Strategy
+from fedfa.engine import Simulation, Stop
+from fedfa.errors import RecordError, require
+from fedfa.record import Run, read_run, write_run
+from fedfa.strategies import BY_NAME
+from fedfa.weather import Weather, weather_from
+
+
+def simulate(
+    strategy: str | Strategy,
+    task: Any = "digits",
+    weather: str | Weather = "paper",
+    stop: Stop | None = None,
+    seed: int = 0,
+    *,
+    evaluate_every: int = 10,
+    executor: Any = "auto",
+    threads: int = 1,
+    out: str | Path | None = None,
+    resume: bool = False,
+    label: str = "",
+    command: str = "",
+    target: float | None = None,
+    checkpoint_seconds: float = 10.0,
+    interrupted: Callable[[], bool] = lambda: False,
+    progress: Callable[[Simulation], None] | None = None,
+) -> Run:
+    """Run one experiment on the virtual clock.
+
+    ``strategy`` and ``weather`` may be names, ``task`` a :class:`fedfa.Task` or "digits". The run ends as ``stop``
+    says (default: after 500 updates). With ``out`` it is recorded in that folder, survives a crash there, and is
+    continued by ``resume=True``. ``interrupted`` is asked between arrivals; when it says so the run is saved and
+    :class:`KeyboardInterrupt` raised. ``progress`` is called now and then.
+    """
+    import torch
+
+    from fedfa.executors import make_executor
+
+    if isinstance(strategy, str):
+        require(strategy in BY_NAME, f"strategy = {strategy!r}: must be one of {', '.join(BY_NAME)}")
+        strategy = BY_NAME[strategy]()
+    if isinstance(task, str):
+        from fedfa.experiment import named_task
+
+        task = named_task(task, seed)
+    require(evaluate_every >= 1, f"evaluate_every = {evaluate_every}: must be at least 1")
+    require(threads >= 1, f"threads = {threads}: must be at least 1")
+    folder = None if out is None else Path(out)
+    if folder is not None and (folder / "manifest.json").exists():
+        if resume:
+            return read_run(folder)
+        raise RecordError(f"{folder}: holds a finished run; choose another folder")
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        engine = Simulation(
+            strategy=strategy,
+            task=task,
+            weather=weather_from(weather),
+            stop=stop or Stop(updates=500),
+            seed=seed,
+            evaluate_every=evaluate_every,
+            executor=make_executor(executor, task, seed) if isinstance(executor, str) else executor,
+            folder=folder,
+            label=label or strategy.name,
+            checkpoint_seconds=checkpoint_seconds,
+            interrupted=interrupted,
+            progress=progress,
+        )
+        run = engine.run(resume)
+    finally:
+        torch.set_num_threads(before)
+    run.manifest.update(command=command, target=target)
+    if folder is not None:
+        write_run(folder, run)
+    return run

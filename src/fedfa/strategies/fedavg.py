@@ -1,0 +1,70 @@
+"""FedAvg and FedProx: wait for every client of the round, then average.
+
+FedAvg: McMahan et al., "Communication-Efficient Learning of Deep Networks from Decentralized Data", AISTATS 2017.
+FedProx: Li et al., "Federated Optimization in Heterogeneous Networks", MLSys 2020.
+
+    w <- sum_k p_k w_k,   p_k = n_k / sum n
+
+FedProx clients add mu (w - w_base) to every gradient; the server's rule is the same.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from fedfa.core import Flight, LocalRule, Refill, Strategy, Update, Weighting, example_weight
+from fedfa.errors import require
+from fedfa.vectors import Entry, Sum, Vector
+
+
+@dataclass(kw_only=True, eq=False)
+class FedAvg(Strategy):
+    """Synchronous averaging of all clients of a round."""
+
+    name: ClassVar[str] = "fedavg"
+    paper: ClassVar[str] = "McMahan et al., AISTATS 2017"
+    synchronous: ClassVar[bool] = True
+
+    weighting: Weighting = "examples"
+    """Weigh clients by their examples, or all alike."""
+
+    total: Sum = field(init=False, repr=False)
+
+    @property
+    def refill_policy(self) -> Refill:
+        return "batch"
+
+    @property
+    def round_size(self) -> int:
+        return self.concurrency
+
+    def reset(self) -> None:
+        self.total = Sum(self.model, self.num_trainable)
+
+    def aggregate(self, update: Update, in_flight: Mapping[int, Flight]) -> Vector | None:
+        n_k = example_weight(update, self.weighting)
+        self.total.add(Entry(update.params, weight=n_k, head_weight=n_k))
+        if self.total.count < self.concurrency:
+            return None
+        model = self.total.mean()
+        self.total.clear()
+        return model
+
+
+@dataclass(kw_only=True, eq=False)
+class FedProx(FedAvg):
+    """FedAvg whose clients are pulled towards the model they started from."""
+
+    name: ClassVar[str] = "fedprox"
+    paper: ClassVar[str] = "Li et al., MLSys 2020"
+
+    prox_mu: float = 0.01
+    """Strength of the pull."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require(self.prox_mu >= 0, f"prox_mu = {self.prox_mu}: must be 0 or more")
+
+    @property
+    def local(self) -> LocalRule:
+        return LocalRule(prox_mu=self.prox_mu)

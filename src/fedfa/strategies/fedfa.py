@@ -1,0 +1,143 @@
+"""FedFa: a sliding window of the last K results; a new model at every arrival, and nobody waits.
+
+Xu et al., "FedFa: A Fully Asynchronous Training Paradigm for Federated Learning", IJCAI 2024.
+
+    FedFa-Param    window of models:        w <- (1/K) sum_k w_k
+    FedFa-Delta    window of differences:   w <- w + eta_g (1/K) sum_k D_k
+    with FedProx   FedFa-Delta whose clients add mu (w - w_base) to every gradient
+    with FedNova   window of D_k / a_k:     w <- w + eta_g mean(a_k) (1/K) sum_k D_k / a_k
+
+The K-th arrival publishes version 1; until then the initial model stays, for partial means would show single
+updates. Every difference sits in K windows at 1/K, so its total weight is eta_g, and M_c clients move the model at
+the same time: eta_g = 1/M_c (the default) makes one generation of clients move it as far as one FedAvg round,
+eta_g = 1 is the formula as printed in the paper.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from fedfa.core import Flight, LocalRule, Origin, Strategy, Update, Weighting, example_weight
+from fedfa.errors import require
+from fedfa.strategies.staleness import Staleness, staleness_function
+from fedfa.vectors import Entry, Vector, Window
+
+PAPER = "Xu et al., IJCAI 2024"
+
+
+@dataclass(kw_only=True, eq=False)
+class SlidingWindow(Strategy, ABC):
+    """What all variants share: the window, and a publication at every arrival once it is full."""
+
+    paper: ClassVar[str] = PAPER
+
+    window: int = 5
+    """K: how many results the window holds."""
+    weighting: Weighting = "uniform"
+    """Weigh clients by their examples, or all alike."""
+    one_slot_per_client: bool = False
+    """A client's new result replaces its older one in the window."""
+
+    results: Window = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require(self.window >= 1, f"window = {self.window}: must be at least 1")
+
+    @property
+    def round_size(self) -> int:
+        return self.window
+
+    def reset(self) -> None:
+        self.results = Window(self.model, self.num_trainable, self.window, self.one_slot_per_client)
+
+    def aggregate(self, update: Update, in_flight: Mapping[int, Flight]) -> Vector | None:
+        self.results.add(self.entry(update, example_weight(update, self.weighting)))
+        return self.next_model() if self.results.full else None
+
+    @abstractmethod
+    def entry(self, update: Update, n_k: float) -> Entry:
+        """What the window keeps of an update."""
+
+    @abstractmethod
+    def next_model(self) -> Vector:
+        """The new global model, from the full window."""
+
+
+@dataclass(kw_only=True, eq=False)
+class FedFaParam(SlidingWindow):
+    """The mean of the last K models, published at every arrival."""
+
+    name: ClassVar[str] = "fedfa-param"
+
+    def entry(self, update: Update, n_k: float) -> Entry:
+        return Entry(update.params, weight=n_k, head_weight=n_k, client=update.client)
+
+    def next_model(self) -> Vector:
+        return self.results.mean()
+
+
+@dataclass(kw_only=True, eq=False)
+class FedFaDelta(SlidingWindow):
+    """A step along the mean of the last K differences, at every arrival."""
+
+    name: ClassVar[str] = "fedfa-delta"
+
+    server_lr: float | None = None
+    """eta_g, the total weight of one difference; by default 1/concurrency, as printed in the paper 1.0."""
+    origin: Origin = "base"
+    """Differences against the model the client started from, or against the current one."""
+    staleness: Staleness = "constant"
+    """How a difference's weight falls with staleness."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require(self.server_lr is None or self.server_lr > 0, f"server_lr = {self.server_lr}: must be above 0")
+        self._s = staleness_function(self.staleness)
+
+    @property
+    def step_size(self) -> float:
+        return 1.0 / self.concurrency if self.server_lr is None else self.server_lr
+
+    def entry(self, update: Update, n_k: float) -> Entry:
+        s = self._s(self.staleness_of(update))
+        return Entry(self.delta(update, self.origin), weight=n_k, head_weight=n_k * s, client=update.client)
+
+    def next_model(self) -> Vector:
+        return self.results.step_from(self.model, self.step_size / self.results.weight)
+
+
+@dataclass(kw_only=True, eq=False)
+class FedFaProx(FedFaDelta):
+    """FedFa-Delta whose clients are pulled towards the model they started from."""
+
+    name: ClassVar[str] = "fedfa-prox"
+
+    prox_mu: float = 0.01
+    """Strength of the pull."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require(self.prox_mu >= 0, f"prox_mu = {self.prox_mu}: must be 0 or more")
+
+    @property
+    def local(self) -> LocalRule:
+        return LocalRule(prox_mu=self.prox_mu)
+
+
+@dataclass(kw_only=True, eq=False)
+class FedFaNova(FedFaDelta):
+    """FedFa-Delta on differences per local step."""
+
+    name: ClassVar[str] = "fedfa-nova"
+
+    def entry(self, update: Update, n_k: float) -> Entry:
+        entry = super().entry(update, n_k)
+        entry.steps = update.num_steps
+        entry.head_weight /= update.num_steps
+        return entry
+
+    def next_model(self) -> Vector:
+        mean_steps = self.results.weighted_steps / self.results.weight
+        return self.results.step_from(self.model, self.step_size * mean_steps / self.results.weight)

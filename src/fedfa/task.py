@@ -1,0 +1,142 @@
+"""A learning task: every client's data, a model, how to train it locally and how to judge it."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import polars as pl
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.utils.data import Dataset
+
+from fedfa.errors import require
+from fedfa.flat import Layout
+from fedfa.local import LocalTraining, shuffled
+from fedfa.weather import INITIAL, keyed
+
+Data = tuple[Tensor, Tensor] | Dataset[Any]
+EVALUATION_BATCH = 1024
+
+
+def accuracy(outputs: Tensor, targets: Tensor) -> Tensor:
+    """Share of examples whose largest output is the target."""
+    return (outputs.argmax(-1) == targets).float().mean()
+
+
+class Task:
+    """Data, model, local training and evaluation.
+
+    ``model`` makes a new ``nn.Module``; ``clients`` holds one data set per client and ``test`` the one to judge by,
+    each a pair of tensors (inputs, targets) or a map-style ``Dataset`` of such pairs, read once. ``loss`` and
+    ``metric`` take (outputs, targets); the metric is what runs report as accuracy, and is averaged over examples.
+    """
+
+    def __init__(
+        self,
+        *,
+        model: Callable[[], nn.Module],
+        clients: Sequence[Data],
+        test: Data,
+        loss: Callable[[Tensor, Tensor], Tensor] = F.cross_entropy,
+        metric: Callable[[Tensor, Tensor], Tensor] = accuracy,
+        local: LocalTraining | None = None,
+        name: str = "task",
+    ) -> None:
+        require(len(clients) > 0, "clients: needs at least one client's data")
+        self.model = model
+        self.loss = loss
+        self.metric = metric
+        self.local = local or LocalTraining()
+        self.name = name
+        data = [_tensors(client, f"clients[{number}]") for number, client in enumerate(clients)]
+        self.inputs = torch.cat([inputs for inputs, _ in data])
+        self.targets = torch.cat([targets for _, targets in data])
+        self.sizes = [len(targets) for _, targets in data]
+        self._starts = np.cumsum([0, *self.sizes])
+        self.test_inputs, self.test_targets = _tensors(test, "test")
+
+    @property
+    def num_clients(self) -> int:
+        return len(self.sizes)
+
+    def build(self, seed: int) -> nn.Module:
+        """The model with the initial weights of this seed, without touching the caller's random state."""
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(keyed(seed, INITIAL) >> 1)
+            module = self.model()
+        require(isinstance(module, nn.Module), f"model: must make an nn.Module, made a {type(module).__name__}")
+        return module.train()
+
+    def initial(self, seed: int) -> tuple[np.ndarray, int]:
+        """The initial flat model, and how many of its entries are trainable parameters."""
+        module = self.build(seed)
+        layout = Layout.of(module)
+        return layout.pack(module).numpy(), layout.num_trainable
+
+    def batches(self, seed: int, client: int, nth: int, epochs: int) -> list[Tensor]:
+        """Positions in ``inputs`` and ``targets`` of the batches of a client's n-th dispatch."""
+        order = shuffled(seed, client, nth, self.sizes[client], self.local.epochs)[:epochs]
+        table = torch.from_numpy(order + self._starts[client])
+        sizes = self.local.batch_sizes(self.sizes[client])
+        return [batch for epoch in table for batch in epoch.split(sizes)]
+
+    def label_counts(self) -> pl.DataFrame:
+        """Examples per client and label; empty where targets are not class numbers."""
+        if self.targets.is_floating_point() or self.targets.dim() != 1:
+            return pl.DataFrame(schema={"client": pl.Int64, "label": pl.String, "examples": pl.Int64})
+        owner = np.repeat(np.arange(self.num_clients), self.sizes)
+        frame = pl.DataFrame({"client": owner, "label": self.targets.numpy()})
+        counts = frame.group_by("client", "label").len(name="examples").sort("client", "label")
+        return counts.with_columns(pl.col("label").cast(pl.String), pl.col("examples").cast(pl.Int64))
+
+    def evaluator(self, seed: int) -> "Evaluator":
+        return Evaluator(self, self.build(seed))
+
+
+class Evaluator:
+    """Judges flat models on a task's test data."""
+
+    def __init__(self, task: Task, module: nn.Module) -> None:
+        self._task = task
+        self._module = module.eval()
+        layout = Layout.of(module)
+        self._flat = layout.pack(module)
+        layout.bind(module, self._flat, torch.zeros(layout.num_trainable))
+
+    def __call__(self, vector: np.ndarray) -> "Score":
+        task = self._task
+        self._flat.copy_(torch.from_numpy(vector))
+        metric = loss = 0.0
+        with torch.inference_mode():
+            for inputs, targets in zip(
+                task.test_inputs.split(EVALUATION_BATCH), task.test_targets.split(EVALUATION_BATCH), strict=True
+            ):
+                outputs = self._module(inputs)
+                metric += float(task.metric(outputs, targets)) * len(targets)
+                loss += float(task.loss(outputs, targets)) * len(targets)
+        return Score(metric / len(task.test_targets), loss / len(task.test_targets))
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    accuracy: float
+    loss: float
+
+
+def _tensors(data: Data, where: str) -> tuple[Tensor, Tensor]:
+    if isinstance(data, Dataset):
+        rows = [data[position] for position in range(len(data))]  # pyright: ignore[reportArgumentType]
+        require(len(rows) > 0, f"{where}: is empty")
+        inputs = torch.stack([torch.as_tensor(row[0]) for row in rows])
+        targets = torch.stack([torch.as_tensor(row[1]) for row in rows])
+    else:
+        require(
+            isinstance(data, tuple | list) and len(data) == 2 and all(isinstance(part, Tensor) for part in data),
+            f"{where}: must be a pair of tensors (inputs, targets) or a map-style Dataset, is a {type(data).__name__}",
+        )
+        inputs, targets = data
+    require(len(inputs) == len(targets), f"{where}: {len(inputs)} inputs but {len(targets)} targets")
+    require(len(targets) > 0, f"{where}: is empty")
+    return inputs, targets

@@ -1,0 +1,283 @@
+"""How long clients take, and when they fail: the virtual clock's weather.
+
+Every draw is a pure function of (seed, what for, client, n-th dispatch of that client). So all strategies meet the
+same weather, nothing is stored for clients that are never touched, and a resumed run needs no generator state.
+"""
+
+import json
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import NormalDist
+from typing import Any, Literal
+
+from fedfa.errors import ConfigError, require
+
+_MASK = (1 << 64) - 1
+_GOLDEN = 0x9E3779B97F4A7C15
+
+
+def keyed(seed: int, *keys: int) -> int:
+    """64 well-mixed bits for a seed and some numbers (the SplitMix64 finaliser, Steele et al. 2014, per key)."""
+    z = seed & _MASK
+    for key in keys:
+        z = (z + (key + 1) * _GOLDEN) & _MASK
+        z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
+        z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & _MASK
+        z ^= z >> 31
+    return z
+
+
+def uniform(seed: int, *keys: int) -> float:
+    """A uniform number in (0, 1) for a seed and some numbers."""
+    return ((keyed(seed, *keys) >> 11) + 0.5) * (1.0 / (1 << 53))
+
+
+# What a draw is for: one stream each.
+CHOICE, SPEED, JITTER, UPLINK, DOWNLINK, DROPOUT, PHASE, BATCHES, SPLIT, INITIAL = range(1, 11)
+
+
+@dataclass(frozen=True, slots=True)
+class Constant:
+    """The same number for every client."""
+
+    value: float = 1.0
+    kind: Literal["constant"] = "constant"
+
+    def __post_init__(self) -> None:
+        require(self.value > 0, f"value = {self.value}: must be above 0")
+
+    def at(self, u: float) -> float:
+        return self.value
+
+
+@dataclass(frozen=True, slots=True)
+class Uniform:
+    """Evenly between two numbers."""
+
+    low: float = 1.0
+    high: float = 10.0
+    kind: Literal["uniform"] = "uniform"
+
+    def __post_init__(self) -> None:
+        require(0 < self.low <= self.high, f"low = {self.low}, high = {self.high}: must be 0 < low <= high")
+
+    def at(self, u: float) -> float:
+        return self.low + u * (self.high - self.low)
+
+
+@dataclass(frozen=True, slots=True)
+class Exponential:
+    """A fixed part plus an exponential one: ``shift + Exp(mean)``. The default is the paper-like long tail."""
+
+    shift: float = 3.0
+    mean: float = 5.0
+    kind: Literal["exponential"] = "exponential"
+
+    def __post_init__(self) -> None:
+        require(self.shift >= 0 < self.mean, f"shift = {self.shift}, mean = {self.mean}: must be >= 0 and > 0")
+
+    def at(self, u: float) -> float:
+        return self.shift - self.mean * math.log1p(-u)
+
+
+@dataclass(frozen=True, slots=True)
+class Lognormal:
+    """exp(N(ln median, sigma^2))."""
+
+    median: float = 5.0
+    sigma: float = 0.75
+    kind: Literal["lognormal"] = "lognormal"
+
+    def __post_init__(self) -> None:
+        require(self.median > 0 <= self.sigma, f"median = {self.median}, sigma = {self.sigma}: must be > 0 and >= 0")
+
+    def at(self, u: float) -> float:
+        return self.median * math.exp(self.sigma * NormalDist().inv_cdf(u))
+
+
+@dataclass(frozen=True, slots=True)
+class Pareto:
+    """Pareto with a cap: ``min(cap, scale u^(-1/shape))``."""
+
+    scale: float = 3.0
+    shape: float = 1.5
+    cap: float = 60.0
+    kind: Literal["pareto"] = "pareto"
+
+    def __post_init__(self) -> None:
+        require(min(self.scale, self.shape) > 0, f"scale = {self.scale}, shape = {self.shape}: must be above 0")
+        require(self.cap >= self.scale, f"cap = {self.cap}: must be at least scale = {self.scale}")
+
+    def at(self, u: float) -> float:
+        return min(self.cap, self.scale * (1.0 - u) ** (-1.0 / self.shape))
+
+
+@dataclass(frozen=True, slots=True)
+class Zipf:
+    """``scale * rank``, rank r in 1..ranks with probability ~ r^-exponent."""
+
+    scale: float = 3.0
+    exponent: float = 1.5
+    ranks: int = 20
+    kind: Literal["zipf"] = "zipf"
+    _cumulative: tuple[float, ...] = field(init=False, repr=False, compare=False, default=())
+
+    def __post_init__(self) -> None:
+        require(self.scale > 0 and self.exponent >= 0, f"scale = {self.scale}, exponent = {self.exponent}: too small")
+        require(self.ranks >= 1, f"ranks = {self.ranks}: must be at least 1")
+        weights = [rank**-self.exponent for rank in range(1, self.ranks + 1)]
+        total, running, cumulative = sum(weights), 0.0, []
+        for weight in weights:
+            running += weight / total
+            cumulative.append(running)
+        object.__setattr__(self, "_cumulative", tuple(cumulative))
+
+    def at(self, u: float) -> float:
+        rank = next((r for r, edge in enumerate(self._cumulative, 1) if u <= edge), self.ranks)
+        return self.scale * rank
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """Measured numbers, one drawn per client: given as ``values`` or as a JSON list in ``file``."""
+
+    values: tuple[float, ...] = ()
+    file: str = ""
+    scale: float = 1.0
+    kind: Literal["trace"] = "trace"
+
+    def __post_init__(self) -> None:
+        values: Any = self.values
+        if self.file:
+            require(not values, "trace: give values or file, not both")
+            try:
+                values = json.loads(Path(self.file).expanduser().read_text())
+            except (OSError, ValueError) as error:
+                raise ConfigError(f"file = {self.file!r}: no readable JSON list of seconds ({error})") from error
+        good = isinstance(values, list | tuple) and len(values) > 0
+        good = good and all(isinstance(v, int | float) and 0 < v < math.inf for v in values)
+        require(good, "trace: needs at least one number, all above 0")
+        require(self.scale > 0, f"scale = {self.scale}: must be above 0")
+        object.__setattr__(self, "values", tuple(float(v) for v in values))
+
+    def at(self, u: float) -> float:
+        return self.scale * self.values[int(u * len(self.values))]
+
+
+Distribution = Constant | Uniform | Exponential | Lognormal | Pareto | Zipf | Trace
+
+
+@dataclass(frozen=True, slots=True)
+class Availability:
+    """Clients take new work only in a daily (or other) window; each client's window starts at its own time.
+
+    Work that was handed out inside the window is finished, whenever that is.
+    """
+
+    period_seconds: float = 86400.0
+    open_fraction: float = 0.5
+
+    def __post_init__(self) -> None:
+        require(self.period_seconds > 0, f"period_seconds = {self.period_seconds}: must be above 0")
+        require(0 < self.open_fraction <= 1, f"open_fraction = {self.open_fraction}: must be above 0 and at most 1")
+
+
+@dataclass(frozen=True, slots=True)
+class Delay:
+    """What one dispatch will take."""
+
+    download_seconds: float
+    compute_seconds: float
+    upload_seconds: float
+    lost: bool = False
+
+    @property
+    def total(self) -> float:
+        return self.download_seconds + self.compute_seconds + self.upload_seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Weather:
+    """Client speeds, links and failures."""
+
+    speed: Distribution = Exponential()
+    """Seconds one dispatch takes; drawn once per client."""
+    jitter: float = 0.0
+    """Spread of each dispatch around its client's speed: a lognormal factor with this sigma and median 1."""
+    uplink: Distribution | None = None
+    """Bytes per second towards the server, drawn once per client; None: sending takes no time."""
+    downlink: Distribution | None = None
+    """Bytes per second from the server, drawn once per client."""
+    dropout: float = 0.0
+    """Probability that a dispatch never comes back."""
+    timeout_seconds: float = 60.0
+    """The server gives a silent client up after this long."""
+    availability: Availability | None = None
+    """When clients take new work; None: always."""
+
+    def __post_init__(self) -> None:
+        require(self.jitter >= 0, f"jitter = {self.jitter}: must be 0 or more")
+        require(0 <= self.dropout < 1, f"dropout = {self.dropout}: must be at least 0 and below 1")
+        require(self.timeout_seconds > 0, f"timeout_seconds = {self.timeout_seconds}: must be above 0")
+
+    def forecast(self, seed: int, num_bytes: int) -> "Forecast":
+        return Forecast(self, seed, num_bytes)
+
+
+def weather_from(spec: "str | Weather") -> Weather:
+    """A Weather, or one by name: ``paper`` (3 s + Exp(5 s)), ``constant``, or any distribution with its defaults."""
+    if isinstance(spec, Weather):
+        return spec
+    known: dict[str, Callable[[], Distribution]] = {
+        "paper": Exponential,
+        "constant": Constant,
+        "uniform": Uniform,
+        "exponential": Exponential,
+        "lognormal": Lognormal,
+        "pareto": Pareto,
+        "zipf": Zipf,
+    }
+    require(spec in known, f"weather = {spec!r}: must be one of {', '.join(known)}")
+    return Weather(speed=known[spec]())
+
+
+class Forecast:
+    """One run's weather: the delays of every client's every dispatch."""
+
+    def __init__(self, weather: Weather, seed: int, num_bytes: int) -> None:
+        self._weather = weather
+        self._seed = seed
+        self._bytes = num_bytes
+        self._steady: dict[int, tuple[float, float, float]] = {}
+        self._normal = NormalDist()
+
+    def steady(self, client: int) -> tuple[float, float, float]:
+        """Download, compute and upload seconds of this client on an average dispatch."""
+        known = self._steady.get(client)
+        if known is None:
+            weather, seed = self._weather, self._seed
+            down = self._bytes / weather.downlink.at(uniform(seed, DOWNLINK, client)) if weather.downlink else 0.0
+            up = self._bytes / weather.uplink.at(uniform(seed, UPLINK, client)) if weather.uplink else 0.0
+            known = self._steady[client] = (down, weather.speed.at(uniform(seed, SPEED, client)), up)
+        return known
+
+    def delay(self, client: int, nth: int) -> Delay:
+        """What the n-th dispatch of this client takes."""
+        weather, seed = self._weather, self._seed
+        down, compute, up = self.steady(client)
+        if weather.jitter:
+            compute *= math.exp(weather.jitter * self._normal.inv_cdf(uniform(seed, JITTER, client, nth)))
+        if weather.dropout and uniform(seed, DROPOUT, client, nth) < weather.dropout:
+            return Delay(down, compute, up, lost=True)
+        return Delay(down, compute, up)
+
+    def opens(self, client: int, now: float) -> float:
+        """When this client next takes work: ``now`` if it does already."""
+        window = self._weather.availability
+        if window is None:
+            return now
+        phase = uniform(self._seed, PHASE, client) * window.period_seconds
+        position = (now + phase) % window.period_seconds
+        return now if position < window.open_fraction * window.period_seconds else now + window.period_seconds - position
