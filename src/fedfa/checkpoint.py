@@ -8,7 +8,7 @@ written between any two arrivals; a run continued from it takes the very same co
 import json
 import zipfile
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from heapq import heapify
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,7 +21,7 @@ from fedfa.record import atomic
 from fedfa.weather import Delay
 
 if TYPE_CHECKING:
-    from fedfa.engine import Simulation
+    from fedfa.engine import OnTheWay, Simulation
 
 _PLAIN = ("now", "accepted", "fruitless", "dispatches", "unfilled", "wake_at")
 
@@ -52,8 +52,8 @@ def save(engine: "Simulation", wall_seconds: float) -> None:
         "earlier_wall": wall_seconds,
         "last_score": engine.last_score,
         "heap": engine.heap,
-        "flights": [asdict(flight) | {"client": client} for client, flight in engine.in_flight.items()],
-        "bases": engine.bases,
+        "flights": [_without_base(flight) for flight in engine.in_flight.values()],
+        "bases": {flight.base_version: flight.base for flight in engine.in_flight.values()},
         "counts": _as_array(engine.counts),
         "idle_count": engine.idle.count,
         "idle_moved": _as_array(engine.idle.moved),
@@ -82,7 +82,6 @@ def load(engine: "Simulation") -> bool:
     engine.last_score = tuple(state["last_score"])
     engine.heap = [tuple(entry) for entry in state["heap"]]
     heapify(engine.heap)
-    engine.bases = state["bases"]
     engine.counts = _as_dict(state["counts"])
     engine.idle.count, engine.idle.moved = state["idle_count"], _as_dict(state["idle_moved"])
     kind, numbers, gauss = state["random"]
@@ -90,11 +89,11 @@ def load(engine: "Simulation") -> bool:
     engine.strategy.load_state_dict(state["strategy"])
     engine.record.load_state_dict(state["record"])
     for saved in state["flights"]:
-        client = saved.pop("client")
-        flight = OnTheWay(**saved | {"delay": Delay(**saved["delay"])})
-        engine.in_flight[client] = flight
-        if not flight.delay.lost:
-            engine.submit_again(client, flight)
+        delay, base = Delay(*saved.pop("delay")), state["bases"][saved["base_version"]]
+        flight = OnTheWay(**saved, base=base, delay=delay)
+        engine.in_flight[flight.client] = flight
+        if not delay.lost:
+            engine.executor.submit(flight)
     engine.executor.restore({dispatch: Trained(**done) for dispatch, done in state["finished"].items()})
     return True
 
@@ -133,6 +132,11 @@ def read_tree(path: Path) -> dict[str, Any]:
         return [decode(item) for item in value] if isinstance(value, list) else value
 
     return decode(json.loads(arrays["tree"].tobytes()))
+
+
+def _without_base(flight: "OnTheWay") -> dict[str, Any]:
+    """A flight's values, but for the model it started from, which others may share."""
+    return {field.name: getattr(flight, field.name) for field in fields(flight) if field.name != "base"}
 
 
 def _as_array(numbers: dict[int, int]) -> np.ndarray:

@@ -224,8 +224,8 @@ def _resume_hint(
 def _print(table: Any) -> None:
     from rich.console import Console
 
-    console = Console(stderr=False)
-    console.print(table, width=None if console.is_terminal else max(console.width, 120))
+    console = Console()
+    (console if console.is_terminal else Console(width=120)).print(table)
 
 
 def _say(text: str) -> None:

@@ -11,8 +11,8 @@ neural network. The simulator and a deployment are two short loops around the sa
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
-from typing import Any, ClassVar, Literal
+from dataclasses import dataclass, field, fields
+from typing import Any, ClassVar, Literal, NamedTuple
 
 from fedfa.errors import require
 from fedfa.vectors import Vector, distance, with_tail
@@ -22,8 +22,7 @@ Weighting = Literal["examples", "uniform"]
 Origin = Literal["base", "current"]
 
 
-@dataclass(frozen=True, slots=True)
-class Update:
+class Update(NamedTuple):
     """One client's answer to one dispatch."""
 
     client: int
@@ -46,8 +45,7 @@ class Flight:
     base_version: int
 
 
-@dataclass(frozen=True, slots=True)
-class Orders:
+class Orders(NamedTuple):
     """What the engine shall do next."""
 
     start: int = 0
@@ -134,6 +132,7 @@ class Strategy(ABC):
     def begin(self, model: Vector, num_trainable: int | None = None) -> Orders:
         """Start from this model, whose first ``num_trainable`` entries are parameters (the rest: buffers)."""
         self.version, self.model, self.owed = 0, model, 0
+        self._immediate = self.refill_policy == "immediate"
         self.num_trainable = model.shape[0] if num_trainable is None else num_trainable
         self.reset()
         return Orders(start=self.concurrency)
@@ -145,7 +144,7 @@ class Strategy(ABC):
             return Orders(start=1, refused=reason, delta_norm=norm)
         if self.clip_norm is not None and norm > self.clip_norm:
             clipped = update.base + (update.params - update.base) * (self.clip_norm / norm)
-            update = replace(update, params=with_tail(clipped, update.params, self.num_trainable))
+            update = update._replace(params=with_tail(clipped, update.params, self.num_trainable))
         self.owed += 1
         return self._publish(self.aggregate(update, in_flight), in_flight, norm)
 
@@ -180,12 +179,12 @@ class Strategy(ABC):
         return with_tail(update.params - start, update.params, self.num_trainable)
 
     def _publish(self, model: Vector | None, in_flight: Mapping[int, Flight], norm: float = math.nan) -> Orders:
-        immediate = self.refill_policy == "immediate"
+        immediate = self._immediate
         if model is None:
-            return Orders(start=int(immediate), recall=self.recalls(in_flight), delta_norm=norm)
+            return Orders(int(immediate), self.recalls(in_flight), False, "", norm)
         self.model, self.version = model, self.version + 1
         start, self.owed = (1 if immediate else self.owed), 0
-        return Orders(start=start, published=True, delta_norm=norm)
+        return Orders(start, (), True, "", norm)
 
     def _screen(self, update: Update, in_flight: Mapping[int, Flight]) -> tuple[str, float]:
         """Why the update cannot be taken ("" if it can), and the norm of its difference."""
@@ -205,11 +204,12 @@ class Strategy(ABC):
             return f"no work done: {update.num_examples} examples, {update.num_steps} steps", math.nan
         if self.max_staleness is not None and self.staleness_of(update) > self.max_staleness:
             return f"staleness {self.staleness_of(update)} above max_staleness {self.max_staleness}", math.nan
-        norm = distance(params[: self.num_trainable], update.base[: self.num_trainable])
-        tail = params[self.num_trainable :]
-        if not math.isfinite(norm) or (tail.shape[0] and not math.isfinite(distance(tail, tail * 0))):
-            return "not finite (NaN or Inf)", norm
-        return "", norm
+        split = self.num_trainable
+        if split == model.shape[0]:
+            norm, tail_norm = distance(params, update.base), 0.0
+        else:
+            norm, tail_norm = distance(params[:split], update.base[:split]), distance(params[split:], model[split:])
+        return "" if math.isfinite(norm + tail_norm) else "not finite (NaN or Inf)", norm
 
 
 def example_weight(update: Update, weighting: Weighting) -> float:

@@ -4,6 +4,7 @@ Events are ordered by (virtual time, dispatch number) and handled one at a time.
 the clock, so a run is the same on a laptop and on a GPU.
 """
 
+import gc
 import math
 import random
 import time
@@ -14,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from fedfa import checkpoint
-from fedfa.core import Flight, Orders, Strategy, Update
+from fedfa.core import Orders, Strategy, Update
 from fedfa.errors import EngineError, require
 from fedfa.executors.base import Trained, WorkOrder
 from fedfa.record import ACCEPTED, Recorder, Run, machine
@@ -46,15 +47,13 @@ class Stop:
             require(value is None or value > 0, f"{name} = {value}: must be above 0")
 
 
-@dataclass(slots=True)
-class OnTheWay(Flight):
-    """A flight with what the engine knows about it."""
+@dataclass(slots=True, kw_only=True)
+class OnTheWay(WorkOrder):
+    """A work order that is out, with what the engine knows about it."""
 
-    nth: int
     started: float
     arrives: float
     delay: Delay
-    epochs: int
 
 
 class Idle:
@@ -69,12 +68,15 @@ class Idle:
         self.moved: dict[int, int] = {}
 
     def draw(self, chance: float) -> int:
+        """Take the client at this share (0 to 1) of the idle ones; the last one moves into its place."""
         position = int(chance * self.count)
         self.count = last = self.count - 1
         moved = self.moved
+        filler = moved.pop(last, last)
+        if position == last:
+            return filler
         client = moved.get(position, position)
-        moved[position] = moved.get(last, last)
-        moved.pop(last, None) if position != last else moved.pop(position)
+        moved[position] = filler
         return client
 
     def put_back(self, client: int) -> None:
@@ -124,16 +126,28 @@ class Simulation:
         self.earlier_wall = 0.0
         self.heap: list[tuple[float, int, int]] = []
         self.in_flight: dict[int, OnTheWay] = {}
-        self.bases: dict[int, list[Any]] = {}  # version -> [model, how many in flight started from it]
         self.counts: dict[int, int] = {}
         self.idle = Idle(task.num_clients)
         self.random = random.Random(keyed(seed, CHOICE))
         self.wake_at = math.inf
-        self._prox_mu = strategy.local.prox_mu
+        self._prox_mu, self._epochs = strategy.local.prox_mu, task.local.epochs
+        self._most_updates = math.inf if stop.updates is None else stop.updates
+        self._most_seconds = math.inf if stop.seconds is None else stop.seconds
+        self._enough_accuracy = math.inf if stop.accuracy is None else stop.accuracy
 
     # The loop --------------------------------------------------------------------------------------------------------
 
     def run(self, resume: bool = False) -> Run:
+        thresholds = gc.get_threshold()
+        gc.freeze()  # what exists by now stays: collections need not look at it again and again
+        gc.set_threshold(max(20_000, thresholds[0]), *thresholds[1:])
+        try:
+            return self._run(resume)
+        finally:
+            gc.set_threshold(*thresholds)
+            gc.unfreeze()
+
+    def _run(self, resume: bool) -> Run:
         started = last_saved = last_shown = time.perf_counter()
         if not (resume and checkpoint.load(self)):
             self._dispatch(self.strategy.begin(self.initial, self.num_trainable).start)
@@ -184,20 +198,24 @@ class Simulation:
             orders, outcome = strategy.lost(client, self.in_flight), f"failed: {trained.error}"
         else:
             update = Update(
-                client, dispatch, base_version, trained.params, self.bases[base_version][0],
+                client, dispatch, base_version, trained.params, flight.base,
                 trained.num_examples, trained.num_steps,
             )  # fmt: skip
             orders = strategy.receive(update, self.in_flight)
             outcome = f"refused: {orders.refused}" if orders.refused else ACCEPTED
-        self._land(client, base_version)
+        del self.in_flight[client]
+        self.idle.put_back(client)
         self.record.updates.append(
             (
                 seconds, client, dispatch, flight.started, base_version, version - base_version, strategy.version,
-                self.record.outcome(outcome), trained.loss, orders.delta_norm, trained.num_examples,
+                0 if outcome is ACCEPTED else self.record.outcome(outcome), trained.loss, orders.delta_norm, trained.num_examples,
                 trained.num_steps, 0 if flight.delay.lost else self.num_bytes, self.num_bytes,
             )  # fmt: skip
         )
-        self._carry_out(orders)
+        if orders.start:
+            self._dispatch(orders.start)
+        for client in orders.recall:
+            self._recall(client)
         if outcome is ACCEPTED:
             self.accepted += 1
             self.fruitless = 0
@@ -209,26 +227,18 @@ class Simulation:
             if self.fruitless >= max(GIVE_UP_AFTER, 10 * strategy.concurrency):
                 raise EngineError(f"{self.label}: {self.fruitless} arrivals in a row not taken, the last: {outcome}")
 
-    def _land(self, client: int, base_version: int) -> None:
-        del self.in_flight[client]
-        self.idle.put_back(client)
-        held = self.bases[base_version]
-        held[1] -= 1
-        if held[1] == 0:
-            del self.bases[base_version]
-
-    def _carry_out(self, orders: Orders) -> None:
-        self._dispatch(orders.start)
-        for client in orders.recall:
-            self._recall(client)
-
     def _dispatch(self, number: int) -> None:
         """Hand the newest model to idle, available clients, drawn uniformly."""
         self.unfilled += number
+        if self.weather.availability is None:
+            while self.unfilled and self.idle.count:
+                self.unfilled -= 1
+                self._start(self.idle.draw(self.random.random()))
+            return
         away: list[int] = []
         while self.unfilled and self.idle.count:
             client = self.idle.draw(self.random.random())
-            if self.weather.availability is not None and self.forecast.opens(client, self.now) > self.now:
+            if self.forecast.opens(client, self.now) > self.now:
                 away.append(client)
                 continue
             self.unfilled -= 1
@@ -246,24 +256,25 @@ class Simulation:
         dispatch, nth, version = self.dispatches, self.counts.get(client, 0), strategy.version
         self.dispatches, self.counts[client] = dispatch + 1, nth + 1
         delay = self.forecast.delay(client, nth)
-        arrives = self.now + (self.weather.timeout_seconds if delay.lost else delay.total)
-        epochs = self.task.local.epochs
-        self.in_flight[client] = OnTheWay(dispatch, version, nth, self.now, arrives, delay, epochs)
-        held = self.bases.get(version)
-        if held is None:
-            self.bases[version] = [strategy.model, 1]
-        else:
-            held[1] += 1
+        arrives = self.now + (
+            self.weather.timeout_seconds
+            if delay.lost
+            else delay.download_seconds + delay.compute_seconds + delay.upload_seconds
+        )
+        self.in_flight[client] = flight = OnTheWay(
+            dispatch, version, client, nth, strategy.model, self._epochs, self._prox_mu,
+            started=self.now, arrives=arrives, delay=delay,
+        )  # fmt: skip
         heappush(self.heap, (arrives, dispatch, client))
         if not delay.lost:
-            self.executor.submit(WorkOrder(dispatch, client, nth, strategy.model, epochs, self._prox_mu))
+            self.executor.submit(flight)
 
     def _recall(self, client: int) -> None:
         """Let a client report at the end of the local epoch it is in, its first at the earliest."""
         flight = self.in_flight.get(client)
         if flight is None or flight.delay.lost:
             return
-        per_epoch = flight.delay.compute_seconds / self.task.local.epochs
+        per_epoch = flight.delay.compute_seconds / self._epochs
         trained_for = self.now - flight.started - flight.delay.download_seconds
         epochs = max(1, math.ceil(trained_for / per_epoch))
         if epochs >= flight.epochs:
@@ -272,11 +283,7 @@ class Simulation:
         flight.epochs, flight.arrives = epochs, max(self.now, ready + flight.delay.upload_seconds)
         heappush(self.heap, (flight.arrives, flight.dispatch, client))
         self.executor.discard(flight.dispatch)
-        self.submit_again(client, flight)
-
-    def submit_again(self, client: int, flight: OnTheWay) -> None:
-        base = self.bases[flight.base_version][0]
-        self.executor.submit(WorkOrder(flight.dispatch, client, flight.nth, base, flight.epochs, self._prox_mu))
+        self.executor.submit(flight)
 
     def _evaluate(self) -> None:
         version = self.strategy.version
@@ -288,12 +295,11 @@ class Simulation:
 
     def _reached(self) -> str:
         """Which limit has been met; empty while none has."""
-        stop = self.stop
-        if stop.updates is not None and self.accepted >= stop.updates:
+        if self.accepted >= self._most_updates:
             return "updates"
-        if stop.accuracy is not None and self.last_score[1] >= stop.accuracy:
+        if self.last_score[1] >= self._enough_accuracy:
             return "accuracy"
-        if stop.seconds is not None and (not self.heap or self.heap[0][0] > stop.seconds):
+        if self._most_seconds < math.inf and (not self.heap or self.heap[0][0] > self._most_seconds):
             return "seconds"
         return ""
 
@@ -304,7 +310,7 @@ class Simulation:
 
     def _finish(self, ended: str, wall_seconds: float) -> Run:
         if ended == "seconds":
-            self.now = self.stop.seconds or self.now
+            self.now = self._most_seconds
         evaluations = self.record.evaluation_frame()
         if evaluations["updates"][-1] != self.accepted:
             self._evaluate()
@@ -314,6 +320,7 @@ class Simulation:
             "label": self.label,
             "strategy": self.described(),
             "synchronous": strategy.synchronous,
+            "refill": strategy.refill_policy,
             "round_size": strategy.round_size,
             "concurrency": strategy.concurrency,
             "task": self.task.name,

@@ -69,7 +69,7 @@ class LocalTraining:
             b1, b2 = ADAM_BETAS
             count.add_(1.0)
             first.mul_(b1).add_(gradient, alpha=1 - b1)
-            second.mul_(b2).addcmul_(gradient, gradient, value=1 - b2)
+            second.mul_(b2).add_(gradient * gradient, alpha=1 - b2)
             params.mul_(1 - self.lr * self.weight_decay)
             scale = (second / (1 - b2**count)).sqrt_().add_(ADAM_EPSILON)
             params.sub_(self.lr * (first / (1 - b1**count)) / scale)

@@ -61,36 +61,37 @@ EVALUATION_COLUMNS: dict[str, Any] = {
 
 
 class Table:
-    """Rows as tuples for speed, packed into columns every few thousand so that memory stays bounded."""
+    """Rows of numbers: plain lists while they come in, packed into arrays now and then so that memory stays bounded.
+
+    Everything is held as float64, exact for whole numbers up to 2^53, and gets its own type in the end.
+    """
 
     PACK = 8192
 
     def __init__(self, columns: Mapping[str, Any]) -> None:
-        self._dtype = np.dtype(list(columns.items()))
+        self._columns = dict(columns)
         self._packed: list[np.ndarray] = []
-        self._rows: list[tuple[Any, ...]] = []
-        self.append = self._rows.append
+        self._numbers: list[float] = []
+        self.append = self._numbers.extend
 
-    def __len__(self) -> int:
-        return sum(map(len, self._packed)) + len(self._rows)
-
-    def pack(self) -> None:
-        if self._rows:
-            self._packed.append(np.array(self._rows, self._dtype))
-            self._rows.clear()
-
-    def pack_if_due(self) -> None:
-        if len(self._rows) >= self.PACK:
-            self.pack()
+    def pack_if_due(self, rows: int = PACK) -> None:
+        if len(self._numbers) >= max(1, rows * len(self._columns)):
+            numbers = np.fromiter(self._numbers, np.float64, len(self._numbers))
+            self._packed.append(numbers.reshape(-1, len(self._columns)))
+            self._numbers.clear()
 
     def array(self) -> np.ndarray:
-        self.pack()
-        self._packed = [np.concatenate(self._packed)] if self._packed else []
-        return self._packed[0] if self._packed else np.empty(0, self._dtype)
+        self.pack_if_due(rows=0)
+        self._packed = [np.concatenate([np.empty((0, len(self._columns))), *self._packed])]
+        return self._packed[0]
+
+    def columns(self) -> dict[str, np.ndarray]:
+        array = self.array()
+        return {name: array[:, i].astype(dtype) for i, (name, dtype) in enumerate(self._columns.items())}
 
     def restore(self, array: np.ndarray) -> None:
-        self._packed = [array.astype(self._dtype)]
-        self._rows.clear()
+        self._packed = [array]
+        self._numbers.clear()
 
 
 class Recorder:
@@ -106,14 +107,12 @@ class Recorder:
         return self._outcomes.setdefault(text, len(self._outcomes))
 
     def update_frame(self) -> pl.DataFrame:
-        array = self.updates.array()
-        names = np.array(list(self._outcomes), dtype=object)
-        columns = {name: array[name] for name in UPDATE_COLUMNS}
-        return pl.DataFrame({**columns, "outcome": pl.Series(names[array["outcome"]].tolist(), dtype=pl.String)})
+        columns = self.updates.columns()
+        texts = pl.Series(list(self._outcomes), dtype=pl.String)
+        return pl.DataFrame({**columns, "outcome": texts.gather(columns["outcome"])})
 
     def evaluation_frame(self) -> pl.DataFrame:
-        array = self.evaluations.array()
-        return pl.DataFrame({name: array[name] for name in EVALUATION_COLUMNS})
+        return pl.DataFrame(self.evaluations.columns())
 
     def state_dict(self) -> dict[str, Any]:
         return {

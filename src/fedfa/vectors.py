@@ -58,23 +58,26 @@ def _float64(vector: Vector) -> Vector:
 
 def distance(a: Vector, b: Vector) -> float:
     """Euclidean norm of ``a - b``; not finite if and only if the difference has an entry that is not."""
+    if a.shape[0] <= BLOCK:
+        difference = a - b
+        total = float(difference.dot(difference))
+    else:
 
-    def squares(low: int, high: int) -> float:
-        difference = a[low:high] - b[low:high]
-        return float(difference @ difference)
+        def squares(low: int, high: int) -> float:
+            difference = a[low:high] - b[low:high]
+            return float(difference.dot(difference))
 
-    with np.errstate(over="ignore", invalid="ignore"):
         total = sum(over_blocks(a.shape[0], squares))
-        if not math.isfinite(total):  # finite float32 entries above 1e19 overflow when squared: look again
-            wide = _float64(a) - _float64(b)
-            total = float(wide @ wide)
-    return math.sqrt(total) if total >= 0 else math.nan
+    if not math.isfinite(total):  # finite float32 entries above 1e19 overflow when squared: look again
+        difference = _float64(a) - _float64(b)
+        total = float(difference.dot(difference))
+    return math.sqrt(total)
 
 
 def cosine(a: Vector, b: Vector) -> float:
     """Cosine of the angle between two vectors; 0 where one of them is zero."""
-    scale = math.sqrt(float(a @ a)) * math.sqrt(float(b @ b))
-    return max(-1.0, min(1.0, float(a @ b) / scale)) if scale > 0 else 0.0
+    scale = math.sqrt(float(a.dot(a))) * math.sqrt(float(b.dot(b)))
+    return max(-1.0, min(1.0, float(a.dot(b)) / scale)) if scale > 0 else 0.0
 
 
 def blend(a: Vector, b: Vector, weight_b: float) -> Vector:
@@ -106,6 +109,9 @@ class Entry:
     client: int = -1
 
 
+_NOTHING = Entry(None, 0.0, 0.0)
+
+
 class Sum:
     """A float64 sum of weighted vectors: O(d) to add to, O(d) to read, whatever the number of summands.
 
@@ -116,6 +122,8 @@ class Sum:
     def __init__(self, like: Vector, split: int) -> None:
         self.split = split
         self._zero = like
+        self._small = like.shape[0] <= BLOCK
+        self._narrow = np.ndarray.astype if isinstance(like, np.ndarray) else type(like).to
         self.clear()
 
     def clear(self) -> None:
@@ -125,12 +133,16 @@ class Sum:
         self.weighted_steps = 0.0
 
     def add(self, entry: Entry) -> None:
-        self._account(entry, 1)
+        self.count += 1
+        self.weight += entry.weight
+        self.weighted_steps += entry.weight * entry.steps
         for low, high, weight in self._parts(entry):
             _shift(self.total, entry.vector, weight, None, 0.0, low, high)
 
     def mean(self) -> Vector:
         """The weighted mean, in the model's own precision."""
+        if self._small:
+            return self._narrow(self.total / self.weight, self._zero.dtype)
         out = new_like(self._zero)
 
         def work(low: int, high: int) -> None:
@@ -141,6 +153,8 @@ class Sum:
 
     def step_from(self, model: Vector, scale: float) -> Vector:
         """``model + scale * sum`` for the parameters, the mean for the buffers."""
+        if self._small and self.split == model.shape[0]:
+            return self._narrow(self.total * scale + model, model.dtype)
         out = new_like(model)
 
         def work(low: int, high: int) -> None:
@@ -163,11 +177,6 @@ class Sum:
         self.total = state["total"]
         self.count, self.weight = state["count"], state["weight"]
         self.weighted_steps = state["weighted_steps"]
-
-    def _account(self, entry: Entry, sign: int) -> None:
-        self.count += sign
-        self.weight += sign * entry.weight
-        self.weighted_steps += sign * entry.weight * entry.steps
 
     def _parts(self, entry: Entry) -> list[tuple[int, int, float]]:
         length = self.total.shape[0]
@@ -192,42 +201,44 @@ class Window(Sum):
     def clear(self) -> None:
         super().clear()
         self.entries: deque[Entry] = deque()
-        self._credit = 0
-        self._next_block = 0
-
-    @property
-    def full(self) -> bool:
-        return len(self.entries) == self.size
+        self._credit = self._next_block = 0
+        length = self._zero.shape[0]
+        self._income, self._price = max(1, length // 4), self.size * min(BLOCK, length)
 
     def add(self, entry: Entry) -> None:
-        dropped = self._make_room(entry.client)
-        self.entries.append(entry)
-        self._account(entry, 1)
+        entries = self.entries
+        dropped = self._older_of(entry.client) if self.one_slot_per_client else None
+        if dropped is None and len(entries) == self.size:
+            dropped = entries.popleft()
+        entries.append(entry)
         if dropped is None:
-            drops = [(None, 0.0)] * 2
-        else:
-            self._account(dropped, -1)
-            drops = [(dropped.vector, dropped.head_weight), (dropped.vector, dropped.weight)]
-        length = self.total.shape[0]
-        _shift(self.total, entry.vector, entry.head_weight, *drops[0], 0, self.split)
-        if self.split < length:
-            _shift(self.total, entry.vector, entry.weight, *drops[1], self.split, length)
-        self._renew()
+            dropped = _NOTHING
+            self.count += 1
+        self.weight += entry.weight - dropped.weight
+        self.weighted_steps += entry.weight * entry.steps - dropped.weight * dropped.steps
+        split, length = self.split, self.total.shape[0]
+        if self._small:  # adding mixed precisions costs twice: short vectors are kept as the sum is
+            entry.vector = _float64(entry.vector)
+        _shift(self.total, entry.vector, entry.head_weight, dropped.vector, dropped.head_weight, 0, split)
+        if split < length:
+            _shift(self.total, entry.vector, entry.weight, dropped.vector, dropped.weight, split, length)
+        self._credit += self._income
+        if self._credit >= self._price:
+            self._renew()
 
-    def _make_room(self, client: int) -> Entry | None:
-        if self.one_slot_per_client:
-            for position, older in enumerate(self.entries):
-                if older.client == client:
-                    del self.entries[position]
-                    return older
-        return self.entries.popleft() if self.full else None
+    def _older_of(self, client: int) -> Entry | None:
+        """This client's entry, taken out."""
+        for position, older in enumerate(self.entries):
+            if older.client == client:
+                del self.entries[position]
+                return older
+        return None
 
     def _renew(self) -> None:
+        """Build the next blocks of the sum anew from the entries, as many as have been paid for."""
         length = self.total.shape[0]
-        price = len(self.entries) * min(BLOCK, length)
-        self._credit += max(1, length // 4)
-        while self._credit >= price:
-            self._credit -= price
+        while self._credit >= self._price:
+            self._credit -= self._price
             low = self._next_block
             high = min(low + BLOCK, length)
             fresh = zeros64(self.total[low:high])
@@ -237,8 +248,8 @@ class Window(Sum):
                 fresh[cut:] += _scaled(entry.vector[low + cut : high], entry.weight)
             self.total[low:high] = fresh
             self._next_block = 0 if high == length else high
-            self.weight = math.fsum(entry.weight for entry in self.entries)
-            self.weighted_steps = math.fsum(entry.weight * entry.steps for entry in self.entries)
+        self.weight = math.fsum(entry.weight for entry in self.entries)
+        self.weighted_steps = math.fsum(entry.weight * entry.steps for entry in self.entries)
 
     def state_dict(self) -> dict[str, Any]:
         entries = [
@@ -260,13 +271,22 @@ def _scaled(vector: Vector, weight: float) -> Vector:
 def _shift(
     total: Vector, new: Vector, weight: float, old: Vector | None, old_weight: float, start: int, stop: int
 ) -> None:
-    """``total += weight * new - old_weight * old`` on a range, in one pass through memory."""
+    """``total += weight * new - old_weight * old`` on a range, in one pass through memory.
+
+    Both go into the float64 sum one after the other: their difference in float32 would forget a small new value
+    beside a large old one.
+    """
+
+    if start == 0 and stop == total.shape[0] <= BLOCK:  # the common small case, without a single slice
+        total += new if weight == 1.0 else new * weight
+        if old is not None:
+            total -= old if old_weight == 1.0 else old * old_weight
+        return
 
     def work(low: int, high: int) -> None:
-        low, high = low + start, high + start
-        change = _scaled(new[low:high], weight)
+        part = total[low + start : high + start]
+        part += _scaled(new[low + start : high + start], weight)
         if old is not None:
-            change = change - _scaled(old[low:high], old_weight)
-        total[low:high] += change
+            part -= _scaled(old[low + start : high + start], old_weight)
 
     over_blocks(stop - start, work)

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import NormalDist
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from fedfa.errors import ConfigError, require
 
@@ -184,18 +184,13 @@ class Availability:
         require(0 < self.open_fraction <= 1, f"open_fraction = {self.open_fraction}: must be above 0 and at most 1")
 
 
-@dataclass(frozen=True, slots=True)
-class Delay:
+class Delay(NamedTuple):
     """What one dispatch will take."""
 
     download_seconds: float
     compute_seconds: float
     upload_seconds: float
     lost: bool = False
-
-    @property
-    def total(self) -> float:
-        return self.download_seconds + self.compute_seconds + self.upload_seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,40 +239,37 @@ def weather_from(spec: "str | Weather") -> Weather:
 
 
 class Forecast:
-    """One run's weather: the delays of every client's every dispatch."""
+    """One run's weather: the delays of every client's every dispatch. Nothing is stored per client."""
 
     def __init__(self, weather: Weather, seed: int, num_bytes: int) -> None:
         self._weather = weather
-        self._seed = seed
         self._bytes = num_bytes
-        self._steady: dict[int, tuple[float, float, float]] = {}
         self._normal = NormalDist()
-
-    def steady(self, client: int) -> tuple[float, float, float]:
-        """Download, compute and upload seconds of this client on an average dispatch."""
-        known = self._steady.get(client)
-        if known is None:
-            weather, seed = self._weather, self._seed
-            down = self._bytes / weather.downlink.at(uniform(seed, DOWNLINK, client)) if weather.downlink else 0.0
-            up = self._bytes / weather.uplink.at(uniform(seed, UPLINK, client)) if weather.uplink else 0.0
-            known = self._steady[client] = (down, weather.speed.at(uniform(seed, SPEED, client)), up)
-        return known
+        streams = (SPEED, JITTER, UPLINK, DOWNLINK, DROPOUT, PHASE)
+        self._stream = {stream: keyed(seed, stream) for stream in streams}
+        self._speed = self._stream[SPEED]
+        self._plain = not (weather.jitter or weather.dropout or weather.uplink or weather.downlink)
 
     def delay(self, client: int, nth: int) -> Delay:
         """What the n-th dispatch of this client takes."""
-        weather, seed = self._weather, self._seed
-        down, compute, up = self.steady(client)
+        weather, stream = self._weather, self._stream
+        compute = weather.speed.at(uniform(self._speed, client))
+        if self._plain:
+            return Delay(0.0, compute, 0.0)
         if weather.jitter:
-            compute *= math.exp(weather.jitter * self._normal.inv_cdf(uniform(seed, JITTER, client, nth)))
-        if weather.dropout and uniform(seed, DROPOUT, client, nth) < weather.dropout:
-            return Delay(down, compute, up, lost=True)
-        return Delay(down, compute, up)
+            compute *= math.exp(weather.jitter * self._normal.inv_cdf(uniform(stream[JITTER], client, nth)))
+        down = self._bytes / weather.downlink.at(uniform(stream[DOWNLINK], client)) if weather.downlink else 0.0
+        up = self._bytes / weather.uplink.at(uniform(stream[UPLINK], client)) if weather.uplink else 0.0
+        lost = weather.dropout > 0 and uniform(stream[DROPOUT], client, nth) < weather.dropout
+        return Delay(down, compute, up, lost)
 
     def opens(self, client: int, now: float) -> float:
         """When this client next takes work: ``now`` if it does already."""
         window = self._weather.availability
         if window is None:
             return now
-        phase = uniform(self._seed, PHASE, client) * window.period_seconds
+        phase = uniform(self._stream[PHASE], client) * window.period_seconds
         position = (now + phase) % window.period_seconds
-        return now if position < window.open_fraction * window.period_seconds else now + window.period_seconds - position
+        if position < window.open_fraction * window.period_seconds:
+            return now
+        return now + window.period_seconds - position

@@ -5,16 +5,18 @@ from typing import Any
 
 import numpy as np
 
+from fedfa.core import Flight
 
-@dataclass(frozen=True, slots=True)
-class WorkOrder:
+
+@dataclass(slots=True)
+class WorkOrder(Flight):
     """One client's local training, fully determined."""
 
-    dispatch: int
     client: int
     nth: int
     """How many dispatches this client had before."""
-    base: np.ndarray
+    base: Any
+    """The published model it starts from."""
     epochs: int
     prox_mu: float = 0.0
 

@@ -18,6 +18,7 @@ from fedfa.report.shapes import (
     colours,
     number,
     numbers,
+    stacked,
 )
 from fedfa.report.tables import Row, percent, summarise
 from fedfa.report.timeline import timeline_figure
@@ -57,9 +58,9 @@ def time_to_target_figure(runs: Sequence[Run], target: float) -> Figure:
         x_label="virtual time to target (s)",
         y_label="",
         layers=tuple(layers),
-        x_range=(0.0, 1.42 * furthest),
+        x_range=(0.0, (1.65 if some else 1.42) * furthest),
         y_range=(-len(rows) + 0.4, 0.6),
-        y_ticks=tuple((-float(position), row.label) for position, row in enumerate(rows)),
+        y_ticks=tuple((-float(position), stacked(row.label)) for position, row in enumerate(rows)),
         height=120 + 46 * len(rows),
     )
 
@@ -118,7 +119,7 @@ def staleness_figure(runs: Sequence[Run]) -> Figure:
     ticks: list[tuple[float, str]] = []
     for position, (label, found) in enumerate(values.items()):
         floor = -float(position)
-        ticks.append((floor + 0.35, label if len(found) else f"{label}\n(no updates)"))
+        ticks.append((floor + 0.35, stacked(label) + ("" if len(found) else "\n(no updates)")))
         if len(found):
             layers += _histogram(label, found, width, bins + open_end, floor, palette[label])
     each = "value" if width == 1 else f"{width} values"
@@ -132,7 +133,7 @@ def staleness_figure(runs: Sequence[Run]) -> Figure:
         x_label="staleness (versions)",
         y_label="",
         layers=tuple(layers),
-        x_range=(-0.6, 1.08 * (bins + open_end) * width),
+        x_range=(-0.6, max(6.0, 1.08 * (bins + open_end) * width)),
         y_range=(-len(groups) + 0.9, 1.05),
         y_ticks=tuple(ticks),
         height=130 + 62 * len(groups),

@@ -137,7 +137,9 @@ def _table(rows: Sequence[Row], target: float | None) -> str:
     for row in rows:
         label, *rest = cells(row, target)
         swatch = f'<span class="swatch" style="background:{palette[row.label]}"></span>'
-        lines.append(f'<tr><th scope="row">{swatch}{escape(label)}</th>{"".join(map(_cell, rest))}</tr>')
+        lines.append(
+            f'<tr><th scope="row">{swatch}{escape(label).replace(":", ":<wbr>")}</th>{"".join(map(_cell, rest))}</tr>'
+        )
     return (
         f'<div class="scroll"><table id="summary"><thead><tr>{head}</tr></thead><tbody>{"".join(lines)}</tbody></table>'
         f'</div><p class="caption">{escape(explanation(target))}</p>'

@@ -34,7 +34,7 @@ def provenance_section(runs: Sequence[Run], command: str) -> str:
 
 
 def _commands(runs: Sequence[Run], command: str) -> str:
-    found = [command] if command else list(dict.fromkeys(filter(None, (run.manifest["command"] for run in runs))))
+    found = [command] if command else list(dict.fromkeys(filter(None, (run.manifest.get("command") for run in runs))))
     if not found:
         return '<p class="caption">Started from Python; no command was recorded.</p>'
     return _code("\n".join(found), "command")
@@ -45,7 +45,7 @@ def _strategies(runs: Sequence[Run]) -> str:
     settings = [run.manifest["strategy"] for run in runs]
     same = shared(settings) if len(runs) > 1 else {}
     lines = [
-        f'<tr><th scope="row">{escape(run.label)}</th>'
+        f'<tr><th scope="row">{escape(run.label).replace(":", ":<wbr>")}</th>'
         f'<td class="text wide">{escape(_inline({k: v for k, v in own.items() if k not in same}))}</td></tr>'
         for run, own in zip(runs, settings, strict=True)
     ]
@@ -75,7 +75,8 @@ def _endings(runs: Sequence[Run]) -> str:
         times = (number(run.seconds), number(run.manifest["wall_seconds"]))
         values = (str(run.seed), *times, f"{accepted:,}", f"{len(run.updates) - accepted:,}", escape(ended))
         rest = "".join(f"<td>{value}</td>" for value in values)
-        lines.append(f'<tr><th scope="row">{escape(run.label)}</th>{rest}</tr>')
+        label = escape(run.label).replace(":", ":<wbr>")
+        lines.append(f'<tr><th scope="row">{label}</th>{rest}</tr>')
     table = f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{"".join(lines)}</tbody></table></div>'
     fold = "" if len(runs) > MOST_OPEN else " open"
     return f"<details{fold}><summary>Runs and how they ended</summary>{table}</details>"

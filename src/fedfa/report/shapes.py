@@ -148,6 +148,11 @@ def by_label(runs: Iterable[Run]) -> dict[str, list[Run]]:
     return {label: sorted(group, key=lambda run: run.seed) for label, group in groups.items()}
 
 
+def stacked(label: str) -> str:
+    """A label such as ``fedfa-param:window=10`` on lines of its own, for narrow places."""
+    return label.replace(":", "\n")
+
+
 def numbers(values: ArrayLike) -> Numbers:
     """Plain floats, as shapes hold them."""
     return tuple(np.asarray(values, float).tolist())

@@ -31,7 +31,7 @@ th, td { padding: .45rem .7rem; text-align: right; border-bottom: 1px solid var(
 thead th { color: var(--soft); font-weight: 600; border-bottom-width: 2px; vertical-align: bottom; }
 th:first-child, td.text { text-align: left; }
 td.wide { white-space: normal; overflow-wrap: anywhere; }
-tbody th { font-weight: 600; }
+tbody th { font-weight: 600; white-space: normal; min-width: 8.5rem; }
 td small { color: var(--soft); }
 .swatch { display: inline-block; width: .75em; height: .75em; border-radius: 2px; margin-right: .5em; }
 pre { background: var(--card); border: 1px solid var(--edge); border-radius: 6px; padding: .8rem 1rem; overflow-x: auto;

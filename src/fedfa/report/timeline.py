@@ -1,13 +1,15 @@
 """Who trained when: the figure that shows why waiting for the slowest client costs time."""
 
+import math
 from bisect import bisect_right, insort
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import polars as pl
 
 from fedfa.record import ACCEPTED, Run
-from fedfa.report.shapes import NOT_TAKEN, WAITING, Boxes, Figure, by_label, colours, number
+from fedfa.report.shapes import NOT_TAKEN, WAITING, Boxes, Figure, by_label, colours, number, stacked
 
 ROUNDS_SHOWN = 3
 MOST_LANES = 96
@@ -29,7 +31,7 @@ class Segment:
 
 def refills_in_batches(run: Run) -> bool:
     """Whether a slot is idle from an arrival until the next publication, instead of being refilled at once."""
-    return run.manifest["synchronous"] or run.manifest["strategy"].get("refill") == "batch"
+    return run.manifest["refill"] == "batch"
 
 
 def free_again(run: Run) -> np.ndarray:
@@ -53,12 +55,12 @@ def waiting_share(run: Run) -> float:
 
 def segments(run: Run, until: float) -> list[Segment]:
     """The work handed out before ``until``, each on the slot that had become free last."""
-    free = free_again(run)
-    rows = run.updates.select("dispatched_seconds", "dispatch", "client", "seconds", "outcome").rows()
-    work = sorted((row, float(free[i])) for i, row in enumerate(rows) if row[0] < until)
+    work = run.updates.select("dispatched_seconds", "dispatch", "client", "seconds", "outcome")
+    work = work.with_columns(pl.Series("free", free_again(run))).filter(pl.col("dispatched_seconds") < until)
+    work = work.sort("dispatched_seconds", "dispatch")
     slots = [(0.0, -slot) for slot in reversed(range(run.manifest["concurrency"]))]
     found: list[Segment] = []
-    for (start, _, client, end, outcome), free_at in work:
+    for start, _, client, end, outcome, free_at in work.iter_rows():
         _, slot = slots.pop(max(0, bisect_right(slots, (start, 1)) - 1))
         insort(slots, (free_at, slot))
         found.append(Segment(-slot, client, start, end, free_at, outcome))
@@ -67,17 +69,17 @@ def segments(run: Run, until: float) -> list[Segment]:
 
 def window(runs: Sequence[Run]) -> float:
     """The time that shows a few rounds of the slowest strategy, but no more work than one can tell apart."""
-    ends = [0.0, *(max(run.seconds, *run.updates["seconds"].tail(1)) for run in runs)]
-    sizes = [(run, max(run.manifest["round_size"], run.manifest["concurrency"])) for run in runs]
-    rounds = [time for run, size in sizes if (time := _time_of(run, ROUNDS_SHOWN * size)) is not None]
-    enough = max(rounds) if len(rounds) == len(runs) else max(ends)
-    crowded = (_time_of(run, MOST_SEGMENTS_PER_LANE * run.manifest["concurrency"]) for run in runs)
-    return min(enough, *(time for time in crowded if time is not None), max(ends))
+    enough, crowded = 0.0, math.inf
+    for run in runs:
+        slots = run.manifest["concurrency"]
+        enough = max(enough, _time_of(run, ROUNDS_SHOWN * max(slots, run.manifest["round_size"]), run.seconds))
+        crowded = min(crowded, _time_of(run, MOST_SEGMENTS_PER_LANE * slots, math.inf))
+    return min(enough, crowded)
 
 
-def _time_of(run: Run, arrivals: int) -> float | None:
-    """Virtual time of the n-th arrival; None where there were fewer."""
-    return float(run.updates["seconds"][arrivals - 1]) if arrivals <= len(run.updates) else None
+def _time_of(run: Run, arrivals: int, otherwise: float) -> float:
+    """Virtual time of the n-th arrival, where there were that many."""
+    return float(run.updates["seconds"][arrivals - 1]) if arrivals <= len(run.updates) else otherwise
 
 
 def timeline_figure(runs: Sequence[Run]) -> Figure:
@@ -100,10 +102,10 @@ def timeline_figure(runs: Sequence[Run]) -> Figure:
         refused += [(s, y) for s, y in placed if s.outcome != ACCEPTED]
         layers.append(_training(label, [(s, y) for s, y in placed if s.outcome == ACCEPTED], until, palette[label]))
         share = float(np.mean([waiting_share(seed) for seed in group]))
-        ticks.append((top - (lanes - 1) / 2, f"{label}\n{100 * share:.0f} % waiting"))
+        ticks.append((top - (lanes - 1) / 2, f"{stacked(label)}\n{100 * share:.0f} % waiting"))
         top -= lanes + 1
     if refused:
-        layers.append(_training("not accepted", refused, until, NOT_TAKEN, listed=True))
+        layers.append(_training("lost or refused", refused, until, NOT_TAKEN, listed=True))
     if waiting:
         layers.append(_waits(waiting, until))
     note = f" The first {most} slots of each are shown." if cut else ""
@@ -111,8 +113,8 @@ def timeline_figure(runs: Sequence[Run]) -> Figure:
         name="timeline",
         title="Who trained when",
         caption="Each lane is a slot for one client at a time: coloured while a client trains, hatched grey while the "
-        "slot waits for slower clients, blank where an answer never came. Percentages: share of all slots' time over "
-        f"the whole run.{note}",
+        "slot waits for slower clients, dark where the answer was lost or refused. Percentages: share of all "
+        f"slots' time over the whole run.{note}",
         x_label="virtual time (s)",
         y_label="",
         layers=tuple(layers),

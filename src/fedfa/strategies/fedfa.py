@@ -54,7 +54,7 @@ class SlidingWindow(Strategy, ABC):
 
     def aggregate(self, update: Update, in_flight: Mapping[int, Flight]) -> Vector | None:
         self.results.add(self.entry(update, example_weight(update, self.weighting)))
-        return self.next_model() if self.results.full else None
+        return self.next_model() if self.results.count == self.window else None
 
     @abstractmethod
     def entry(self, update: Update, n_k: float) -> Entry:
@@ -72,7 +72,7 @@ class FedFaParam(SlidingWindow):
     name: ClassVar[str] = "fedfa-param"
 
     def entry(self, update: Update, n_k: float) -> Entry:
-        return Entry(update.params, weight=n_k, head_weight=n_k, client=update.client)
+        return Entry(update.params, n_k, n_k, 0.0, update.client)
 
     def next_model(self) -> Vector:
         return self.results.mean()
