@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from fedfa.core import Strategy
-from fedfa.errors import ConfigError, require
+from fedfa.errors import require
 from fedfa.experiment import Experiment, make_strategy, strategy_class
 from fedfa.record import Run
-from fedfa.settings import parse_override, suggest
+from fedfa.settings import parse_override
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class Point:
 def points(experiment: Experiment, specs: Sequence[str], seeds: Sequence[int], out: Path) -> list[Point]:
     """Every strategy with every seed, checked before anything runs."""
     require(len(set(seeds)) == len(seeds), f"seeds = {list(seeds)}: one is given twice")
-    labelled = {spec: _settings(experiment.strategy, spec, specs) for spec in specs}
+    labelled = {spec: _settings(experiment.strategy, spec) for spec in specs}
     require(len(labelled) == len(specs), f"strategies = {', '.join(specs)}: one is given twice")
     for spec, settings in labelled.items():
         concurrency = make_strategy(settings, spec).concurrency
@@ -44,16 +44,11 @@ def points(experiment: Experiment, specs: Sequence[str], seeds: Sequence[int], o
     ]
 
 
-def _settings(shared: dict[str, Any], spec: str, specs: Sequence[str]) -> dict[str, Any]:
-    """The settings of ``name:key=value:...``: the experiment's own where the strategy knows them, then the spec's."""
+def _settings(shared: dict[str, Any], spec: str) -> dict[str, Any]:
+    """The settings of ``name:key=value:...``: the experiment's own where the strategy has them, then the spec's."""
     name, *assignments = _split(spec)
-    known = _parameters(name)
-    settings: dict[str, Any] = {"name": name}
-    for key, value in shared.items():
-        if key in known:
-            settings[key] = value
-        elif key != "name" and not any(key in _parameters(_split(other)[0]) for other in specs):
-            raise ConfigError(f"strategy.{key}: none of the compared strategies has it; {suggest(key, known)}")
+    known = {f.name for f in fields(strategy_class(name, "strategies")) if f.init}
+    settings = {"name": name} | {key: value for key, value in shared.items() if key in known}
     for assignment in assignments:
         path, value = parse_override(assignment)
         settings[".".join(path)] = value
@@ -65,10 +60,6 @@ def _split(spec: str) -> list[str]:
     parts = spec.split(":")
     head = 2 if len(parts) > 1 and "=" not in parts[1] else 1
     return [":".join(parts[:head]), *parts[head:]]
-
-
-def _parameters(name: str) -> set[str]:
-    return {f.name for f in fields(strategy_class(name, "strategies")) if f.init}
 
 
 def _file_name(spec: str) -> str:

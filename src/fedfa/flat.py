@@ -52,14 +52,17 @@ class Layout:
         state = module.state_dict()
         return torch.cat([state[name].detach().reshape(-1) for name in self.names])
 
-    def views(self, flat: Tensor) -> dict[str, Tensor]:
-        """The module's tensors as views of a flat vector."""
-        parts = flat.split(self.sizes)
+    def views(self, params: Tensor, buffers: Tensor) -> dict[str, Tensor]:
+        """The module's tensors as views of the two parts of a flat vector."""
+        count = self.num_parameter_tensors
+        parts = params.split(self.sizes[:count])
+        if count < len(self.sizes):
+            parts += buffers.split(self.sizes[count:])
         return {name: part.view(shape) for name, part, shape in zip(self.names, parts, self.shapes, strict=True)}
 
     def bind(self, module: nn.Module, flat: Tensor, gradient: Tensor) -> None:
         """Make the module live in ``flat``, and its gradients in ``gradient``: one copy loads a whole model."""
-        views = self.views(flat)
+        views = self.views(flat[: self.num_trainable], flat[self.num_trainable :])
         gradients = gradient.split(self.sizes[: self.num_parameter_tensors])
         for position, (name, view) in enumerate(views.items()):
             owner_name, _, leaf = name.rpartition(".")

@@ -14,10 +14,11 @@ if TYPE_CHECKING:
 
 def _bar(*columns: TextColumn) -> Progress:
     console = Console(stderr=True)
+    if not console.is_terminal:
+        console = Console(quiet=True)
     return Progress(
-        BarColumn(), *columns, TimeElapsedColumn(), TextColumn("left:"), TimeRemainingColumn(),
-        console=console, disable=not console.is_terminal,
-    )  # fmt: skip
+        BarColumn(), *columns, TimeElapsedColumn(), TextColumn("left:"), TimeRemainingColumn(), console=console
+    )
 
 
 @contextmanager

@@ -67,8 +67,9 @@ def _one_of(value: Any, options: tuple[Any, ...], path: str) -> Any:
     if value is None and types.NoneType in options:
         return None
     real = [option for option in options if option is not types.NoneType]
-    kinds = {option.__dataclass_fields__["kind"].default: option for option in real if is_dataclass(option) and "kind" in option.__dataclass_fields__}
     tables = [option for option in real if is_dataclass(option)]
+    with_kind = [option for option in tables if "kind" in option.__dataclass_fields__]
+    kinds = {option.__dataclass_fields__["kind"].default: option for option in with_kind}
     if isinstance(value, Mapping) and tables:
         if not kinds:
             return build(tables[0], value, path)
@@ -94,7 +95,8 @@ def _one_of(value: Any, options: tuple[Any, ...], path: str) -> Any:
 def suggest(seen: Any, valid: Iterable[Any], otherwise: str = "valid keys:") -> str:
     """The nearest valid word, or all of them."""
     words = [str(word) for word in valid]
-    near = difflib.get_close_matches(str(seen), words, n=1, cutoff=0.6)
+    longer = [word for word in words if seen and word.startswith(str(seen))]
+    near = longer or difflib.get_close_matches(str(seen), words, n=1, cutoff=0.6)
     listed = f"{otherwise} {', '.join(words)}"
     return f"did you mean '{near[0]}'? ({listed})" if near else listed
 

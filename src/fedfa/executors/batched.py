@@ -121,14 +121,16 @@ class Batched(Inline):
         """The step of one client, for a stack of them."""
         task, layout, module = self._task, self._layout, self._module
         trainable = layout.num_trainable
+        buffer_names = layout.names[layout.num_parameter_tensors :]
 
         def loss(params: Tensor, buffers: Tensor, inputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-            views = layout.views(torch.cat([params, buffers]) if len(buffers) else params)
+            # BatchNorm writes its statistics in place, and loses them under vmap unless each tensor is its own
+            views = layout.views(params, buffers)
+            statistics = {name: views[name].clone(memory_format=torch.contiguous_format) for name in buffer_names}
             integers = {name: value.clone() for name, value in self._integers.items()}
-            outputs = functional_call(module, views | integers, (inputs,))
-            names = layout.names[layout.num_parameter_tensors :]
-            after = torch.cat([views[name].reshape(-1) for name in names]) if names else buffers
-            return task.loss(outputs, targets), after.detach()
+            outputs = functional_call(module, views | statistics | integers, (inputs,))
+            after = torch.cat([value.reshape(-1) for value in statistics.values()]) if statistics else buffers
+            return task.loss(outputs, targets), after
 
         def step(model: Tensor, base: Tensor, *rest: Tensor) -> Tensor:
             *memory, inputs, targets = rest
@@ -187,7 +189,7 @@ def flops_per_step(task: Task, seed: int) -> float:
     """Arithmetic of one client's largest local step: forward, and twice that backward."""
     from torch.utils.flop_counter import FlopCounterMode
 
-    module = task.build(seed)
+    module = task.build(seed).eval()  # so that nothing is drawn
     batch = task.batches(seed, 0, 0, 1)[0]
     counter = FlopCounterMode(display=False)
     with counter, torch.no_grad():

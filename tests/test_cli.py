@@ -1,0 +1,221 @@
+"""The command line as a user meets it: real processes, real interruptions."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import fedfa
+from fedfa.strategies import BY_NAME
+
+FEDFA = [sys.executable, "-m", "fedfa.cli"]
+QUICK = ["--set", "data.clients=10", "--set", "strategy.concurrency=4", "--set", "model.hidden=8"]
+
+
+def call(*words: str, cwd: Path, ok: int = 0) -> subprocess.CompletedProcess[str]:
+    done = subprocess.run([*FEDFA, *words], cwd=cwd, capture_output=True, text=True, timeout=180)
+    assert done.returncode == ok, done.stdout + done.stderr
+    return done
+
+
+def last_json(done: subprocess.CompletedProcess[str]) -> Any:
+    return json.loads(done.stdout.strip().splitlines()[-1])
+
+
+def test_help_is_quick_and_imports_no_torch(tmp_path: Path) -> None:
+    code = "import sys, fedfa.cli; sys.argv = ['fedfa', '--help']\ntry: fedfa.cli.main()\nfinally: print('torch' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert "run " in done.stdout
+    assert done.stdout.strip().endswith("False")
+    for command in ("run", "compare", "report", "strategies", "init"):
+        assert "--help" in call(command, "--help", cwd=tmp_path).stdout
+
+
+def test_run_report_and_json(tmp_path: Path) -> None:
+    done = call("run", "--json", "--set", "stop.updates=40", *QUICK, cwd=tmp_path)
+    summary = last_json(done)
+    assert summary["updates"] == 40
+    assert summary["target"] == 0.9
+    folder = tmp_path / "runs" / "digits"
+    assert summary["folder"] == "runs/digits"
+    names = {path.name for path in folder.iterdir()}
+    files = {"config.toml", "updates.parquet", "evaluations.parquet", "clients.parquet", "manifest.json", "report.html"}
+    assert files <= names
+    page = (folder / "report.html").read_text()
+    assert "fedfa run --json" in page
+    assert json.loads((folder / "manifest.json").read_text())["command"].startswith("fedfa run --json")
+    (folder / "report.html").unlink()
+    again = last_json(call("report", "runs/digits", "--json", cwd=tmp_path))
+    assert (tmp_path / again["report"]).is_file()
+    second = last_json(call("run", "--json", "--set", "stop.updates=5", *QUICK, cwd=tmp_path))
+    assert second["folder"] == "runs/digits-2"
+    third = call("run", "--out", "runs/digits", *QUICK, cwd=tmp_path, ok=1)
+    assert third.stderr == "fedfa: runs/digits: holds a finished run; choose another folder\n"
+
+
+def test_compare_prints_and_continues(tmp_path: Path) -> None:
+    words = ["compare", "--strategies", "fedavg,fedfa-param,fedbuff:buffer=2", "--seeds", "0,1", "--target", "0.5"]
+    words += ["--set", "stop.updates=60", "--out", "both", "--json", *QUICK]
+    first = last_json(call(*words, cwd=tmp_path))
+    assert [row["label"] for row in first["strategies"]] == ["fedavg", "fedfa-param", "fedbuff:buffer=2"]
+    assert [(run["label"], run["seed"]) for run in first["runs"]][:2] == [("fedavg", 0), ("fedavg", 1)]
+    assert all(row["seeds"] == 2 for row in first["strategies"])
+    taken = call(*words, cwd=tmp_path, ok=2)
+    assert "holds finished runs; add --resume" in taken.stderr
+    one = tmp_path / "both" / "fedfa-param-seed1"
+    before = (one / "updates.parquet").read_bytes()
+    (one / "manifest.json").unlink()
+    again = last_json(call(*words, "--resume", cwd=tmp_path))
+    assert (one / "updates.parquet").read_bytes() == before
+    for row in (*first["runs"], *again["runs"]):
+        del row["wall_seconds"]
+    assert again["runs"] == first["runs"]
+
+
+def test_init_writes_once_and_runs(tmp_path: Path) -> None:
+    call("init", cwd=tmp_path)
+    assert "exists already" in call("init", cwd=tmp_path, ok=2).stderr
+    done = call("run", "experiment.toml", "--json", "--set", "stop.updates=10", cwd=tmp_path)
+    assert last_json(done)["strategy"]["name"] == "fedfa-param"
+    assert "cannot be written" in call("init", "no/such/place.toml", cwd=tmp_path, ok=2).stderr
+
+
+def test_strategies_lists_all_with_paper_and_parameters(tmp_path: Path) -> None:
+    done = call("strategies", "--json", cwd=tmp_path)
+    entries = {entry["name"]: entry for entry in last_json(done)}
+    assert set(entries) == set(BY_NAME)
+    for entry in entries.values():
+        assert entry["name"] in done.stdout
+        assert entry["paper"]
+        assert all(parameter["meaning"] for parameter in entry["parameters"]), entry["name"]
+    assert "window" in {parameter["name"] for parameter in entries["fedfa-param"]["parameters"]}
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["run", "--set", "strategy.windw=3"], "unknown key; did you mean 'window'?"),
+        (["run", "no.toml"], "no.toml: no such file"),
+        (["run", "--resume"], "--resume: there is no run in runs/digits"),
+        (["compare", "--seeds", "0,x"], "--seeds 0,x: must be whole numbers"),
+        (["compare", "--target", "7"], "--target 7.0: must be above 0 and at most 1"),
+        (["compare", "--strategies", "fedavg,fedbuf"], "did you mean 'fedbuff'?"),
+    ],
+)
+def test_wrong_input_is_one_line_exit_2_and_nothing_written(words: list[str], message: str, tmp_path: Path) -> None:
+    done = call(*words, cwd=tmp_path, ok=2)
+    assert message in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_report_of_nothing_is_one_line(tmp_path: Path) -> None:
+    assert "no such folder" in call("report", "nowhere", cwd=tmp_path, ok=1).stderr
+    (tmp_path / "empty").mkdir()
+    assert "holds no finished run" in call("report", "empty", cwd=tmp_path, ok=1).stderr
+
+
+LONG = ["run", *QUICK, "--set", "stop.updates=2000", "--set", "engine.checkpoint_seconds=0.2", "--json"]
+
+
+def start(folder: Path, *words: str) -> "subprocess.Popen[str]":
+    words = (*LONG, "--out", str(folder), *words)
+    return subprocess.Popen([*FEDFA, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def wait_for(path: Path, process: "subprocess.Popen[str]") -> None:
+    deadline = time.monotonic() + 120
+    while not path.exists():
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+@pytest.mark.parametrize("executor", ["inline", "batched"])
+def test_kill_9_and_ctrl_c_lose_nothing(executor: str, tmp_path: Path) -> None:
+    """Killed outright, then interrupted politely, then finished: the same bytes as a run left alone."""
+    choice = ["--set", f"engine.executor={executor}"]
+    whole = start(tmp_path / "whole", *choice)
+    assert whole.wait(timeout=180) == 0, whole.communicate()
+    whole.communicate()
+    folder = tmp_path / "parts"
+
+    killed = start(folder, *choice)
+    wait_for(folder / "checkpoint.npz", killed)
+    time.sleep(0.3)
+    killed.send_signal(signal.SIGKILL)
+    killed.communicate()
+    assert killed.returncode == -signal.SIGKILL
+    assert not (folder / "manifest.json").exists()
+
+    stamp = (folder / "checkpoint.npz").stat().st_mtime_ns
+    paused = start(folder, "--resume", *choice)
+    deadline = time.monotonic() + 120
+    while (folder / "checkpoint.npz").stat().st_mtime_ns == stamp:
+        assert paused.poll() is None, paused.communicate()
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    paused.send_signal(signal.SIGINT)
+    _, message = paused.communicate(timeout=60)
+    assert paused.returncode == 130
+    assert "Continue with: fedfa run --out" in message
+    assert "--resume" in message
+    assert not (folder / "manifest.json").exists()
+
+    last = start(folder, "--resume", *choice)
+    out, err = last.communicate(timeout=180)
+    assert last.returncode == 0, err
+    assert json.loads(out.strip().splitlines()[-1])["updates"] == 2000
+    for name in ("updates.parquet", "evaluations.parquet", "clients.parquet", "config.toml"):
+        assert (folder / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
+    assert not (folder / "checkpoint.npz").exists()
+
+
+def assert_gone(group: int) -> None:
+    """No process of the group is left, within a few seconds."""
+    for _ in range(100):
+        try:
+            os.killpg(group, 0)
+        except ProcessLookupError:
+            return
+        time.sleep(0.1)
+    raise AssertionError(f"process group {group} is still there")
+
+
+def test_ctrl_c_in_a_comparison_leaves_it_resumable_and_no_process(tmp_path: Path) -> None:
+    words = [*QUICK, "--strategies", "fedavg,fedfa-param", "--seeds", "0", "--set", "stop.updates=4000", "--out", "both"]
+    process = subprocess.Popen(
+        [*FEDFA, "compare", *words], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        start_new_session=True,
+    )  # fmt: skip
+    wait_for(tmp_path / "both" / "fedfa-param-seed0" / "config.toml", process)
+    time.sleep(1.5)
+    os.killpg(process.pid, signal.SIGINT)
+    _, message = process.communicate(timeout=60)
+    assert process.returncode == 130, message
+    assert "Continue with: fedfa compare --out both --resume --strategies fedavg,fedfa-param --seeds 0" in message
+    assert_gone(process.pid)
+    assert list((tmp_path / "both").rglob("checkpoint.npz"))
+    done = call("compare", *words, "--resume", "--json", cwd=tmp_path)
+    assert [run["updates"] for run in last_json(done)["runs"]] == [4000, 4000]
+
+
+def test_public_names_are_there_and_guarded() -> None:
+    assert sorted(fedfa.__all__) == sorted(
+        [
+            "Arrival", "ConfigError", "Constant", "EngineError", "FedAsync", "FedAvg", "FedBuff", "FedFaDelta",
+            "FedFaNova", "FedFaParam", "FedFaProx", "FedNova", "FedProx", "FedfaError", "Flight", "Hinge", "LocalRule",
+            "LocalTraining", "Orders", "Polynomial", "Port", "PortNonUrgent", "PortUrgent", "RecordError", "Run",
+            "Stop", "Strategy", "Task", "Update", "Weather", "__version__", "compare", "replay", "simulate",
+        ]  # fmt: skip
+    )
+    for name in fedfa.__all__:
+        assert getattr(fedfa, name) is not None
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        fedfa.nothing  # noqa: B018

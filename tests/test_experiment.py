@@ -1,0 +1,173 @@
+"""One TOML file: everything in it is checked, and wrong settings are named with the remedy."""
+
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import fedfa
+from fedfa.comparison import points
+from fedfa.experiment import from_table, load_experiment
+from fedfa.settings import parse_override, to_toml
+
+TEMPLATE = Path(fedfa.__file__).parent / "template.toml"
+
+
+def test_the_template_spells_out_the_defaults() -> None:
+    written, default = load_experiment(TEMPLATE), load_experiment()
+    assert written.as_table() | {"strategy": {}} == default.as_table() | {"strategy": {}}
+    plain = fedfa.FedFaParam()
+    assert written.strategy == {"name": "fedfa-param", "concurrency": plain.concurrency, "window": plain.window}
+    assert default.strategy == {"name": "fedfa-param"}
+
+
+def test_a_resolved_experiment_reads_back_as_itself() -> None:
+    table = {
+        "name": "x y",
+        "weather": {"speed": {"kind": "trace", "values": [1.0, 2.5]}, "availability": {"open_fraction": 0.25}},
+        "strategy": {"name": "fedasync", "staleness": {"kind": "hinge", "a": 3.0, "b": 1.0}},
+        "stop": {"updates": 7},
+    }
+    experiment = from_table(table)
+    again = from_table(tomllib.loads(to_toml(experiment.as_table())))
+    assert again.as_table() == experiment.as_table()
+    assert again.make_strategy().staleness == fedfa.Hinge(a=3.0, b=1.0)  # pyright: ignore[reportAttributeAccessIssue]
+
+
+@pytest.mark.parametrize(
+    ("text", "path", "value"),
+    [
+        ("strategy.window=10", ["strategy", "window"], 10),
+        ("name=fast run", ["name"], "fast run"),
+        ("local.lr = 0.5", ["local", "lr"], 0.5),
+        ("a=true", ["a"], True),
+        ("compare.seeds=[1, 2]", ["compare", "seeds"], [1, 2]),
+        ('weather.speed={kind="constant", value=2.0}', ["weather", "speed"], {"kind": "constant", "value": 2.0}),
+        ("stop.seconds=none", ["stop", "seconds"], None),
+    ],
+)
+def test_overrides(text: str, path: list[str], value: Any) -> None:
+    assert parse_override(text) == (path, value)
+
+
+def test_overrides_reach_the_objects() -> None:
+    experiment = load_experiment(None, ["strategy.window=7", "data.clients=20", "stop.updates=5", "weather=constant"])
+    assert experiment.make_strategy().window == 7  # pyright: ignore[reportAttributeAccessIssue]
+    assert experiment.make_task().num_clients == 20
+    assert experiment.weather.speed.kind == "constant"
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        (["stratgy.window=3"], "stratgy: unknown key; did you mean 'strategy'?"),
+        (["strategy.windw=3"], "strategy.windw = 3: unknown key; did you mean 'window'?"),
+        (["strategy.window=0"], "strategy.window = 0: must be at least 1"),
+        (["strategy.window=ten"], 'strategy.window = "ten": must be a whole number'),
+        (["strategy.window=2.5"], "strategy.window = 2.5: must be a whole number"),
+        (["strategy.window=true"], "strategy.window = true: must be a whole number"),
+        (["strategy.name=fedfa"], "strategy.name = 'fedfa': did you mean 'fedfa-"),
+        (["strategy.concurrency=51"], "strategy.concurrency = 51: more than data.clients = 50"),
+        (["strategy.name=fedbuff", "strategy.buffer=20"], "strategy.buffer = 20: with refill"),
+        (["strategy.name=fedbuff", "strategy.refill=btch"], "strategy.refill = \"btch\": did you mean 'batch'?"),
+        (["data.alpha=0"], "data.alpha = 0.0: must be above 0"),
+        (["data.partition=diriclet"], "did you mean 'dirichlet'?"),
+        (["local.lr=fast"], 'local.lr = "fast": must be a number'),
+        (["stop.updates=0"], "stop.updates = 0: must be above 0"),
+        (["stop={}"], "stop.stop: set at least one"),
+        (["seed=-1"], "seed = -1: must be 0, 1, 2, ..."),
+        (["name=3"], "name = 3: must be a text"),
+        (["weather.speed.kind=exponentil"], "did you mean 'exponential'?"),
+        (["weather=stormy"], "weather = 'stormy': must be one of paper"),
+        (["model=big"], 'model = "big": must be a table of settings'),
+        (["name.x=3"], "name = {'x': 3}: must be a text"),
+        (["task=nofile.py:make"], "task = 'nofile.py:make': no such file"),
+        (["task=x.py:make", "data.clients=3"], "data: a task of your own brings these"),
+        (["window"], "--set window: must look like key=value"),
+        (["compare.target=2.0"], "compare.target = 2.0: must be above 0 and at most 1"),
+        (["strategy.name=no_such_module:Thing"], "cannot be imported"),
+    ],
+)
+def test_wrong_settings_are_named_in_one_line(overrides: list[str], message: str) -> None:
+    with pytest.raises(fedfa.ConfigError) as caught:
+        load_experiment(None, overrides).make_task()
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_wrong_files_are_named(tmp_path: Path) -> None:
+    broken = tmp_path / "broken.toml"
+    broken.write_text("[data\n")
+    with pytest.raises(fedfa.ConfigError, match=r"broken\.toml: not valid TOML"):
+        load_experiment(broken)
+    broken.write_text("[data]\nclints = 3\n")
+    with pytest.raises(fedfa.ConfigError, match=r"broken\.toml: data\.clints = 3: unknown key; did you mean 'clients'\?"):
+        load_experiment(broken)
+    with pytest.raises(fedfa.ConfigError, match=r"no\.toml: no such file; 'fedfa init' writes one"):
+        load_experiment(tmp_path / "no.toml")
+    broken.write_bytes(b"\xff\xfe")
+    with pytest.raises(fedfa.ConfigError, match="cannot be read"):
+        load_experiment(broken)
+
+
+OWN = '''
+from dataclasses import dataclass
+import torch
+import fedfa
+
+@dataclass(kw_only=True, eq=False)
+class Newest(fedfa.Strategy):
+    """The newest result wins."""
+    name = "newest"
+    share: float = 1.0
+    def aggregate(self, update, in_flight):
+        return self.model + self.share * (update.params - self.model)
+
+def make(seed):
+    torch.manual_seed(seed)
+    clients = [(torch.rand(8, 3), torch.arange(8) % 2) for _ in range(6)]
+    return fedfa.Task(model=lambda: torch.nn.Linear(3, 2), clients=clients, test=clients[0], name="own")
+'''
+
+
+def test_a_task_and_a_strategy_of_ones_own_by_file(tmp_path: Path) -> None:
+    file = tmp_path / "own.py"
+    file.write_text(OWN)
+    experiment = from_table(
+        {
+            "task": f"{file}:make",
+            "strategy": {"name": f"{file}:Newest", "concurrency": 3, "share": 0.5},
+            "stop": {"updates": 12},
+        }
+    )
+    run = experiment.run(tmp_path / "run")
+    assert run.manifest["task"] == "own"
+    assert run.manifest["strategy"]["share"] == 0.5
+    assert "data" not in run.config
+    both = points(experiment, [f"{file}:Newest:share=0.25", "fedavg"], [0], tmp_path / "both")
+    assert [point.experiment.make_strategy().concurrency for point in both] == [3, 3]
+    assert both[0].experiment.strategy["share"] == 0.25
+    with pytest.raises(fedfa.ConfigError, match="has no Oldest"):
+        from_table({"strategy": {"name": f"{file}:Oldest"}})
+
+
+def test_comparisons_are_checked_before_anything_runs(tmp_path: Path) -> None:
+    experiment = load_experiment(None, ["strategy.window=3"])
+    todo = points(experiment, ["fedavg", "fedfa-param", "fedbuff:buffer=2:refill=immediate"], [0, 1], tmp_path)
+    assert len(todo) == 6
+    assert todo[0].experiment.strategy == {"name": "fedavg"}
+    assert todo[2].experiment.strategy == {"name": "fedfa-param", "window": 3}
+    assert todo[5].experiment.strategy == {"name": "fedbuff", "buffer": 2, "refill": "immediate"}
+    assert todo[5].folder == tmp_path / "fedbuff_buffer=2_refill=immediate-seed1"
+    for specs, seeds, message in [
+        (["fedavg", "fedavg"], [0], "one is given twice"),
+        (["fedavg"], [0, 0], "one is given twice"),
+        (["fedavgg"], [0], "did you mean 'fedavg'?"),
+        (["fedbuff:bufer=2"], [0], "unknown key; did you mean 'buffer'?"),
+        (["fedfa-param:concurrency=60"], [0], "concurrency = 60 is more than data.clients = 50"),
+    ]:
+        with pytest.raises(fedfa.ConfigError) as caught:
+            points(experiment, specs, seeds, tmp_path)
+        assert message in str(caught.value)
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,90 @@
+"""Splits: disjoint, of the promised sizes, and as uneven as alpha says."""
+
+import numpy as np
+import pytest
+
+from fedfa.data import digits
+from fedfa.data.partition import dirichlet, partition
+from fedfa.errors import ConfigError
+
+LABELS = np.random.default_rng(0).integers(0, 10, 2000)
+
+
+def generator(seed: int = 0) -> np.random.Generator:
+    return np.random.default_rng(seed)
+
+
+@pytest.mark.parametrize("kind", ["dirichlet", "dirichlet-by-class", "iid", "shards"])
+@pytest.mark.parametrize("clients", [1, 7, 50])
+def test_splits_are_disjoint_and_no_client_is_empty(kind: str, clients: int) -> None:
+    parts = partition(kind, LABELS, clients, generator(), alpha=0.1)
+    together = np.concatenate(parts)
+    assert len(parts) == clients
+    assert len(np.unique(together)) == len(together)
+    assert all(len(part) > 0 for part in parts)
+    sizes = {len(part) for part in parts}
+    if kind == "dirichlet-by-class":
+        assert len(together) == len(LABELS)
+        assert clients == 1 or len(sizes) > 1
+    else:
+        assert len(sizes) == 1
+        assert len(together) > len(LABELS) - 2 * clients
+
+
+def spread(alpha: float) -> float:
+    """Mean share of a client's most frequent class."""
+    parts = dirichlet(LABELS, 40, alpha, generator(1))
+    return float(np.mean([np.bincount(LABELS[part], minlength=10).max() / len(part) for part in parts]))
+
+
+def test_smaller_alpha_is_more_uneven() -> None:
+    extreme, uneven, even = spread(0.01), spread(0.5), spread(100.0)
+    assert extreme > 0.75 > uneven > even
+    assert even < 0.25
+
+
+def test_shards_give_few_classes_per_client() -> None:
+    parts = partition("shards", LABELS, 50, generator(), shards_per_client=2)
+    assert np.mean([len(np.unique(LABELS[part])) for part in parts]) < 3
+
+
+def test_natural_follows_the_owners() -> None:
+    owners = ["ann", "bob", "ann", "cid", "bob"]
+    parts = partition("natural", np.zeros(5), 3, generator(), owners=owners)
+    assert [part.tolist() for part in parts] == [[0, 2], [1, 4], [3]]
+
+
+def test_splits_depend_on_the_generator_alone() -> None:
+    for kind in ("dirichlet", "dirichlet-by-class", "iid", "shards"):
+        one, two = (partition(kind, LABELS, 5, generator(3)) for _ in range(2))
+        assert all((a == b).all() for a, b in zip(one, two, strict=True))
+        other = partition(kind, LABELS, 5, generator(4))
+        assert any(len(a) != len(b) or (a != b).any() for a, b in zip(one, other, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("kind", "clients", "settings", "message"),
+    [
+        ("dirichlet", 5, {"alpha": 0.0}, "alpha = 0.0: must be above 0"),
+        ("dirichlet-by-class", 5, {"alpha": -1.0}, "alpha = -1.0: must be above 0"),
+        ("iid", 0, {}, "clients = 0: must be at least 1"),
+        ("iid", 3000, {}, "clients = 3000: more than the 2000 examples"),
+        ("shards", 1500, {}, "3000 shards are more than the 2000 examples"),
+        ("natural", 5, {}, "does not say who owns each example"),
+        ("random", 5, {}, "partition = 'random': must be one of"),
+    ],
+)
+def test_wrong_settings_are_named(kind: str, clients: int, settings: dict[str, float], message: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        partition(kind, LABELS, clients, generator(), **settings)  # pyright: ignore[reportArgumentType]
+    assert message in str(caught.value)
+
+
+def test_the_embedded_digits_are_all_there() -> None:
+    split = digits.load(generator())
+    assert len(split.train_targets) + len(split.test_targets) == 1797
+    assert len(split.test_targets) == 359
+    assert split.train_inputs.shape[1:] == (8, 8)
+    assert split.train_inputs.min() == 0
+    assert split.train_inputs.max() == 1
+    assert set(split.train_targets.tolist()) == set(range(10))

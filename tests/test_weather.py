@@ -1,0 +1,118 @@
+"""Distributions against their definitions; draws that depend on nothing but their keys."""
+
+import json
+import math
+from pathlib import Path
+from statistics import mean, median
+from typing import Any
+
+import pytest
+
+import fedfa
+from fedfa.settings import build
+from fedfa.weather import (
+    Availability,
+    Constant,
+    Exponential,
+    Forecast,
+    Lognormal,
+    Pareto,
+    Trace,
+    Uniform,
+    Weather,
+    Zipf,
+    keyed,
+    uniform,
+    weather_from,
+)
+
+GRID = [(i + 0.5) / 20_000 for i in range(20_000)]
+
+
+@pytest.mark.parametrize(
+    ("distribution", "average", "middle"),
+    [
+        (Constant(4.0), 4.0, 4.0),
+        (Uniform(2.0, 6.0), 4.0, 4.0),
+        (Exponential(shift=3.0, mean=5.0), 8.0, 3 + 5 * math.log(2)),
+        (Lognormal(median=5.0, sigma=0.5), 5 * math.exp(0.125), 5.0),
+        (Pareto(scale=3.0, shape=2.0, cap=1e9), 6.0, 3 * math.sqrt(2)),
+        (Zipf(scale=2.0, exponent=1.0, ranks=3), 2 * 3 / (1 + 1 / 2 + 1 / 3), 2.0),
+        (Trace(values=(1.0, 2.0, 6.0)), 3.0, 2.0),
+    ],
+)
+def test_distributions(distribution: Any, average: float, middle: float) -> None:
+    values = [distribution.at(u) for u in GRID]
+    assert mean(values) == pytest.approx(average, rel=0.02)
+    assert median(values) == pytest.approx(middle, rel=0.01)
+    assert min(values) > 0
+
+
+def test_pareto_is_capped() -> None:
+    assert max(Pareto(scale=1.0, shape=0.5, cap=60.0).at(u) for u in GRID) == 60.0
+
+
+def test_draws_are_uniform_and_keyed() -> None:
+    draws = [uniform(7, 1, client) for client in range(20_000)]
+    assert all(0 < u < 1 for u in draws)
+    assert mean(draws) == pytest.approx(0.5, abs=0.01)
+    assert mean((a - 0.5) * (b - 0.5) for a, b in zip(draws, draws[1:], strict=False)) == pytest.approx(0, abs=0.002)
+    assert len({keyed(seed, stream, c, n) for seed in range(5) for stream in range(5) for c in range(20) for n in range(20)}) == 10_000
+    assert keyed(1, 2, 3) == keyed(1, 2, 3)
+
+
+def test_the_paper_weather_gives_the_papers_seconds_per_round() -> None:
+    """Mean slowest of ten, over many rounds: the paper's FedAvg rounds on CIFAR-10 take 16 to 18 s."""
+    forecast = weather_from("paper").forecast(0, 0)
+    speeds = [forecast.delay(client, 0).compute_seconds for client in range(20_000)]
+    slowest = mean(max(speeds[i : i + 10]) for i in range(0, len(speeds), 10))
+    assert 16 < slowest < 18
+
+
+def test_delays_depend_on_seed_client_and_dispatch_alone() -> None:
+    weather = Weather(jitter=0.4, dropout=0.2, uplink=Uniform(1e3, 2e3))
+    one, two = weather.forecast(5, 1000), weather.forecast(5, 1000)
+    later = [two.delay(c, n) for n in reversed(range(10)) for c in reversed(range(10))]
+    assert [one.delay(c, n) for n in range(10) for c in range(10)] == later[::-1]
+    assert len({one.delay(3, n).compute_seconds for n in range(10)}) == 10
+    assert len({one.delay(3, n).upload_seconds for n in range(10)}) == 1
+    lost = mean(one.delay(c, 0).lost for c in range(5000))
+    assert lost == pytest.approx(0.2, abs=0.02)
+    assert weather.forecast(6, 1000).delay(0, 0) != one.delay(0, 0)
+
+
+def test_availability_windows_open_for_their_fraction() -> None:
+    forecast = Forecast(Weather(availability=Availability(period_seconds=10.0, open_fraction=0.3)), 0, 0)
+    times = [i * 0.01 for i in range(5000)]
+    for client in range(5):
+        assert mean(forecast.opens(client, t) == t for t in times) == pytest.approx(0.3, abs=0.01)
+        closed = next(t for t in times if forecast.opens(client, t) > t)
+        opens = forecast.opens(client, closed)
+        assert forecast.opens(client, opens + 1e-9) == opens + 1e-9
+        assert opens - closed <= 7.0
+
+
+def test_traces_come_from_a_file_too(tmp_path: Path) -> None:
+    file = tmp_path / "seconds.json"
+    file.write_text(json.dumps([2, 4]))
+    assert {Trace(file=str(file), scale=0.5).at(u) for u in GRID} == {1.0, 2.0}
+
+
+@pytest.mark.parametrize(
+    ("table", "message"),
+    [
+        ({"speed": {"kind": "uniform", "low": 3.0, "high": 1.0}}, "w.speed.low = 3.0, high = 1.0: must be 0 < low <= high"),
+        ({"speed": {"kind": "trace", "values": []}}, "w.speed.trace: needs at least one number"),
+        ({"speed": {"kind": "trace", "file": "/no/such"}}, "no readable JSON list"),
+        ({"speed": {"kind": "pareto", "cap": 1.0}}, "cap = 1.0: must be at least scale = 3.0"),
+        ({"speed": {"mean": 3.0}}, 'w.speed.kind = null: must be one of constant'),
+        ({"speed": 3}, "w.speed = 3: must be one of constant, uniform"),
+        ({"jitter": -1}, "w.jitter = -1.0: must be 0 or more"),
+        ({"availability": {"open_fraction": 0.0}}, "w.availability.open_fraction = 0.0: must be above 0"),
+        ({"timeout": 3}, "w.timeout = 3: unknown key; did you mean 'timeout_seconds'?"),
+    ],
+)
+def test_wrong_weather_is_named(table: dict[str, Any], message: str) -> None:
+    with pytest.raises(fedfa.ConfigError) as caught:
+        build(Weather, table, "w")
+    assert message in str(caught.value)
