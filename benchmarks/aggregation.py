@@ -80,7 +80,9 @@ def main() -> None:
     seconds = {k: receive_seconds(d, k, options.repeats) for k in options.windows}
     per_byte = copy_seconds_per_byte(d, options.repeats)
     stream = per_byte * touched
-    print(f"d = {d:,}; copy bandwidth {1e-9 / per_byte:.1f} GB/s; {touched / 1e6:.0f} MB touched: {stream * 1e3:.1f} ms")
+    print(
+        f"d = {d:,}; copy bandwidth {1e-9 / per_byte:.1f} GB/s; {touched / 1e6:.0f} MB touched: {stream * 1e3:.1f} ms"
+    )
     for k, value in seconds.items():
         print(f"K = {k:>3}: {value * 1e3:6.1f} ms per arrival, {value / stream:.2f}x the streaming time")
     print(json.dumps({"ms": {k: v * 1e3 for k, v in seconds.items()}, "streaming_ms": stream * 1e3}))

@@ -115,7 +115,9 @@ def rule(strategy: str, p: dict[str, Any], w: Vec, buffer: list[dict[str, Any]],
 
 
 def fedfa(strategy: str, p: dict[str, Any], w: Vec, buffer: list[dict[str, Any]], item: dict[str, Any], n: int) -> Any:
-    own = [i for i in buffer if p["one_slot_per_client"] and i["client"] == item["client"]] if "param" in strategy else []
+    own = (
+        [i for i in buffer if p["one_slot_per_client"] and i["client"] == item["client"]] if "param" in strategy else []
+    )
     for old in own:
         buffer.remove(old)
     buffer.append(item)

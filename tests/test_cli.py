@@ -29,7 +29,7 @@ def last_json(done: subprocess.CompletedProcess[str]) -> Any:
 
 
 def test_help_is_quick_and_imports_no_torch(tmp_path: Path) -> None:
-    code = "import sys, fedfa.cli; sys.argv = ['fedfa', '--help']\ntry: fedfa.cli.main()\nfinally: print('torch' in sys.modules)"
+    code = "import sys, fedfa.cli; sys.argv[1:] = ['--help']; fedfa.cli.main(); print('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert "run " in done.stdout
     assert done.stdout.strip().endswith("False")
@@ -189,7 +189,17 @@ def assert_gone(group: int) -> None:
 
 
 def test_ctrl_c_in_a_comparison_leaves_it_resumable_and_no_process(tmp_path: Path) -> None:
-    words = [*QUICK, "--strategies", "fedavg,fedfa-param", "--seeds", "0", "--set", "stop.updates=4000", "--out", "both"]
+    words = [
+        *QUICK,
+        "--strategies",
+        "fedavg,fedfa-param",
+        "--seeds",
+        "0",
+        "--set",
+        "stop.updates=4000",
+        "--out",
+        "both",
+    ]
     process = subprocess.Popen(
         [*FEDFA, "compare", *words], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         start_new_session=True,
@@ -209,11 +219,41 @@ def test_ctrl_c_in_a_comparison_leaves_it_resumable_and_no_process(tmp_path: Pat
 def test_public_names_are_there_and_guarded() -> None:
     assert sorted(fedfa.__all__) == sorted(
         [
-            "Arrival", "ConfigError", "Constant", "EngineError", "FedAsync", "FedAvg", "FedBuff", "FedFaDelta",
-            "FedFaNova", "FedFaParam", "FedFaProx", "FedNova", "FedProx", "FedfaError", "Flight", "Hinge", "LocalRule",
-            "LocalTraining", "Orders", "Polynomial", "Port", "PortNonUrgent", "PortUrgent", "RecordError", "Run",
-            "Stop", "Strategy", "Task", "Update", "Weather", "__version__", "compare", "replay", "simulate",
-        ]  # fmt: skip
+            "Arrival",
+            "ConfigError",
+            "Constant",
+            "EngineError",
+            "FedAsync",
+            "FedAvg",
+            "FedBuff",
+            "FedFaDelta",
+            "FedFaNova",
+            "FedFaParam",
+            "FedFaProx",
+            "FedNova",
+            "FedProx",
+            "FedfaError",
+            "Flight",
+            "Hinge",
+            "LocalRule",
+            "LocalTraining",
+            "Orders",
+            "Polynomial",
+            "Port",
+            "PortNonUrgent",
+            "PortUrgent",
+            "RecordError",
+            "Run",
+            "Stop",
+            "Strategy",
+            "Task",
+            "Update",
+            "Weather",
+            "__version__",
+            "compare",
+            "replay",
+            "simulate",
+        ]
     )
     for name in fedfa.__all__:
         assert getattr(fedfa, name) is not None

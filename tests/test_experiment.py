@@ -102,7 +102,9 @@ def test_wrong_files_are_named(tmp_path: Path) -> None:
     with pytest.raises(fedfa.ConfigError, match=r"broken\.toml: not valid TOML"):
         load_experiment(broken)
     broken.write_text("[data]\nclints = 3\n")
-    with pytest.raises(fedfa.ConfigError, match=r"broken\.toml: data\.clints = 3: unknown key; did you mean 'clients'\?"):
+    with pytest.raises(
+        fedfa.ConfigError, match=r"broken\.toml: data\.clints = 3: unknown key; did you mean 'clients'\?"
+    ):
         load_experiment(broken)
     with pytest.raises(fedfa.ConfigError, match=r"no\.toml: no such file; 'fedfa init' writes one"):
         load_experiment(tmp_path / "no.toml")

@@ -81,6 +81,8 @@ def make_run(
         "seed": seed,
         "synchronous": synchronous,
         "round_size": 2,
+        "refill": "batch" if synchronous else "immediate",
+        "update_weight": 0.5,
         "concurrency": 2,
         "num_clients": 2,
         "ended": "max_updates",
@@ -248,7 +250,7 @@ def test_waiting_is_what_the_schedule_says(comparison: list[Run], odd: list[Run]
     # The refused client does not wait but works again: 2 s of waiting in its first round, 3 s in the second.
     assert waiting_share(odd[0]) == pytest.approx((2 + 3) / (2 * 8))
     assert waiting_share(odd[2]) == 0, "nothing ran"
-    batches = replace(comparison[1], manifest=comparison[1].manifest | {"strategy": {"refill": "batch"}})
+    batches = replace(comparison[1], manifest=comparison[1].manifest | {"refill": "batch"})
     assert waiting_share(batches) == pytest.approx(1 / (2 * 7)), "the first arrival waits a second for version 1"
 
 

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from reference import reference_replay
 
 import fedfa
 from fedfa import Arrival, replay
@@ -16,6 +15,7 @@ from fedfa.conformance import cases, replay_case
 from fedfa.core import Flight, Strategy, Update
 from fedfa.strategies import ALL, BY_NAME
 from fedfa.vectors import Entry, Window
+from reference import reference_replay
 
 
 def arrival(client: int, base: int, *params: float, n: int = 1, steps: float = 1) -> Arrival:
@@ -107,7 +107,9 @@ def test_port_weighs_by_examples_freshness_and_agreement() -> None:
 
 def test_fedfa_param_is_the_mean_of_the_last_k_models() -> None:
     models = replay(
-        fedfa.FedFaParam(window=3), np.array([9.0], np.float32), [arrival(i, 0, value) for i, value in enumerate([1, 2, 6, 10])]
+        fedfa.FedFaParam(window=3),
+        np.array([9.0], np.float32),
+        [arrival(i, 0, value) for i, value in enumerate([1, 2, 6, 10])],
     )
     close(models, [[9], [9], [3], [6]])
     assert models.versions == [0, 0, 1, 2]  # the K-th arrival publishes version 1, not before
@@ -188,12 +190,18 @@ finite = st.floats(-100, 100, width=32)
 def streams(draw: st.DrawFn) -> list[tuple[int, int, list[float], int, int]]:
     """Clients, how far back the base lies, results, examples and steps."""
     one = st.tuples(
-        st.integers(0, 5), st.integers(0, 4), st.lists(finite, min_size=3, max_size=3), st.integers(1, 50), st.integers(1, 9)
+        st.integers(0, 5),
+        st.integers(0, 4),
+        st.lists(finite, min_size=3, max_size=3),
+        st.integers(1, 50),
+        st.integers(1, 9),
     )
     return draw(st.lists(one, min_size=1, max_size=25))
 
 
-def stream_for(strategy: Strategy, raw: list[tuple[int, int, list[float], int, int]], start: np.ndarray) -> list[Arrival]:
+def stream_for(
+    strategy: Strategy, raw: list[tuple[int, int, list[float], int, int]], start: np.ndarray
+) -> list[Arrival]:
     """Bases that exist by the time of the arrival."""
     made: list[Arrival] = []
     for client, back, values, examples, steps in raw:
@@ -347,7 +355,9 @@ def test_the_same_rules_run_on_torch_tensors() -> None:
 # Identities ----------------------------------------------------------------------------------------------------------
 
 
-def random_stream(count: int, per_version: int, seed: int = 0, fresh: bool = False, same_n: bool = True) -> list[Arrival]:
+def random_stream(
+    count: int, per_version: int, seed: int = 0, fresh: bool = False, same_n: bool = True
+) -> list[Arrival]:
     """Results whose bases exist when every ``per_version``-th arrival publishes."""
     rng = np.random.default_rng(seed)
     stream = []

@@ -76,7 +76,9 @@ def by_hand(task: fedfa.Task, client: int, mu: float = 0.0) -> np.ndarray:
 
 
 @pytest.mark.parametrize("executor", ["inline", "batched"])
-@pytest.mark.parametrize("model", [lambda: nn.Sequential(nn.Flatten(), nn.Linear(16, 4)), WithNorm], ids=["linear", "norm"])
+@pytest.mark.parametrize(
+    "model", [lambda: nn.Sequential(nn.Flatten(), nn.Linear(16, 4)), WithNorm], ids=["linear", "norm"]
+)
 @pytest.mark.parametrize(
     ("local", "mu"),
     [
@@ -260,7 +262,9 @@ def test_training_leaves_the_callers_random_state_alone() -> None:
 def test_auto_batches_small_models_and_not_large_ones() -> None:
     small = own_task(lambda: nn.Sequential(nn.Flatten(), mlp(inputs=16, classes=4)))
     assert make_executor("auto", small, 0).name == "batched"
-    large = own_task(lambda: nn.Sequential(nn.Flatten(), nn.Linear(16, 3000), nn.Linear(3000, 1000), nn.Linear(1000, 4)))
+    large = own_task(
+        lambda: nn.Sequential(nn.Flatten(), nn.Linear(16, 3000), nn.Linear(3000, 1000), nn.Linear(1000, 4))
+    )
     assert make_executor("auto", large, 0).name == "inline"
 
 

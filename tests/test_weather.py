@@ -2,6 +2,7 @@
 
 import json
 import math
+from itertools import pairwise
 from pathlib import Path
 from statistics import mean, median
 from typing import Any
@@ -56,8 +57,19 @@ def test_draws_are_uniform_and_keyed() -> None:
     draws = [uniform(7, 1, client) for client in range(20_000)]
     assert all(0 < u < 1 for u in draws)
     assert mean(draws) == pytest.approx(0.5, abs=0.01)
-    assert mean((a - 0.5) * (b - 0.5) for a, b in zip(draws, draws[1:], strict=False)) == pytest.approx(0, abs=0.002)
-    assert len({keyed(seed, stream, c, n) for seed in range(5) for stream in range(5) for c in range(20) for n in range(20)}) == 10_000
+    assert mean((a - 0.5) * (b - 0.5) for a, b in pairwise(draws)) == pytest.approx(0, abs=0.002)
+    assert (
+        len(
+            {
+                keyed(seed, stream, c, n)
+                for seed in range(5)
+                for stream in range(5)
+                for c in range(20)
+                for n in range(20)
+            }
+        )
+        == 10_000
+    )
     assert keyed(1, 2, 3) == keyed(1, 2, 3)
 
 
@@ -101,11 +113,14 @@ def test_traces_come_from_a_file_too(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("table", "message"),
     [
-        ({"speed": {"kind": "uniform", "low": 3.0, "high": 1.0}}, "w.speed.low = 3.0, high = 1.0: must be 0 < low <= high"),
+        (
+            {"speed": {"kind": "uniform", "low": 3.0, "high": 1.0}},
+            "w.speed.low = 3.0, high = 1.0: must be 0 < low <= high",
+        ),
         ({"speed": {"kind": "trace", "values": []}}, "w.speed.trace: needs at least one number"),
         ({"speed": {"kind": "trace", "file": "/no/such"}}, "no readable JSON list"),
         ({"speed": {"kind": "pareto", "cap": 1.0}}, "cap = 1.0: must be at least scale = 3.0"),
-        ({"speed": {"mean": 3.0}}, 'w.speed.kind = null: must be one of constant'),
+        ({"speed": {"mean": 3.0}}, "w.speed.kind = null: must be one of constant"),
         ({"speed": 3}, "w.speed = 3: must be one of constant, uniform"),
         ({"jitter": -1}, "w.jitter = -1.0: must be 0 or more"),
         ({"availability": {"open_fraction": 0.0}}, "w.availability.open_fraction = 0.0: must be above 0"),

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from fedfa.core import Orders as Orders
     from fedfa.core import Strategy as Strategy
     from fedfa.core import Update as Update
+    from fedfa.engine import Stop as Stop
     from fedfa.errors import ConfigError as ConfigError
     from fedfa.errors import EngineError as EngineError
     from fedfa.errors import FedfaError as FedfaError
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from fedfa.record import Run as Run
     from fedfa.replayer import Arrival as Arrival
     from fedfa.replayer import replay as replay
-    from fedfa.engine import Stop as Stop
     from fedfa.simulator import simulate as simulate
     from fedfa.strategies import FedAsync as FedAsync
     from fedfa.strategies import FedAvg as FedAvg

@@ -4,6 +4,7 @@ import ast
 import inspect
 from dataclasses import MISSING, fields
 from functools import cache
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from fedfa.core import Strategy
@@ -40,7 +41,7 @@ def _meanings(strategy: type[Strategy]) -> dict[str, str]:
         if not issubclass(cls, Strategy):
             continue
         body = ast.parse(inspect.getsource(cls)).body[0].body  # pyright: ignore[reportAttributeAccessIssue]
-        for field, text in zip(body, body[1:], strict=False):
+        for field, text in pairwise(body):
             if isinstance(field, ast.AnnAssign) and isinstance(text, ast.Expr) and isinstance(field.target, ast.Name):
                 meanings[field.target.id] = ast.literal_eval(text.value)
     return meanings

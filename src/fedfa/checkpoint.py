@@ -114,7 +114,8 @@ def write_tree(path: Path, state: Mapping[str, Any]) -> None:
 
     text = json.dumps(encode(state))
     with atomic(path) as file:
-        np.savez(file, tree=np.frombuffer(text.encode(), np.uint8), **{f"a{i}": a for i, a in enumerate(arrays)})
+        named: dict[str, Any] = {f"a{number}": array for number, array in enumerate(arrays)}
+        np.savez(file, tree=np.frombuffer(text.encode(), np.uint8), **named)
 
 
 def read_tree(path: Path) -> dict[str, Any]:

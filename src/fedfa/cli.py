@@ -16,7 +16,7 @@ import typer
 from fedfa.errors import ConfigError, FedfaError
 
 if TYPE_CHECKING:
-    from fedfa.experiment import Experiment
+    pass
 
 app = typer.Typer(
     name="fedfa",

@@ -123,6 +123,15 @@ class Strategy(ABC):
         """Updates that tables count as one round."""
         return 1
 
+    @property
+    def update_weight(self) -> float | None:
+        """What one client's difference counts in the model, all aggregations it enters added up; None: not a sum.
+
+        M_c clients work from models without each other's work, so M_c times this is the step that one generation
+        of clients takes; synchronous averaging takes 1. Compare strategies at the same step, or say it.
+        """
+        return None
+
     def recalls(self, in_flight: Mapping[int, Flight]) -> tuple[int, ...]:
         """Clients to call back while nothing can be published."""
         return ()

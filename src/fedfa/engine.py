@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from fedfa import checkpoint
-from fedfa.core import Orders, Strategy, Update
+from fedfa.core import Strategy, Update
 from fedfa.errors import EngineError, require
 from fedfa.executors.base import Trained, WorkOrder
 from fedfa.record import ACCEPTED, Recorder, Run, machine
@@ -207,10 +207,21 @@ class Simulation:
         self.idle.put_back(client)
         self.record.updates.append(
             (
-                seconds, client, dispatch, flight.started, base_version, version - base_version, strategy.version,
-                0 if outcome is ACCEPTED else self.record.outcome(outcome), trained.loss, orders.delta_norm, trained.num_examples,
-                trained.num_steps, 0 if flight.delay.lost else self.num_bytes, self.num_bytes,
-            )  # fmt: skip
+                seconds,
+                client,
+                dispatch,
+                flight.started,
+                base_version,
+                version - base_version,
+                strategy.version,
+                0 if outcome is ACCEPTED else self.record.outcome(outcome),
+                trained.loss,
+                orders.delta_norm,
+                trained.num_examples,
+                trained.num_steps,
+                0 if trained.params is None else self.num_bytes,
+                self.num_bytes,
+            )
         )
         if orders.start:
             self._dispatch(orders.start)
@@ -322,6 +333,7 @@ class Simulation:
             "synchronous": strategy.synchronous,
             "refill": strategy.refill_policy,
             "round_size": strategy.round_size,
+            "update_weight": strategy.update_weight,
             "concurrency": strategy.concurrency,
             "task": self.task.name,
             "num_clients": self.task.num_clients,

@@ -77,11 +77,11 @@ class CompareSettings:
         "fedasync",
         "fedbuff",
         "port-urgent",
-        "port-non-urgent",
         "fedfa-param",
         "fedfa-delta",
+        "fedfa-delta:server_lr=0.2",
     )
-    seeds: tuple[int, ...] = (0, 1, 2)
+    seeds: tuple[int, ...] = (0, 1, 2, 3, 4)
     target: float = 0.9
 
     def __post_init__(self) -> None:
@@ -111,7 +111,9 @@ class Experiment:
     def as_table(self) -> dict[str, Any]:
         """The resolved experiment as nested plain values."""
         table = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "source"}
-        plain = {key: asdict(value) if hasattr(value, "__dataclass_fields__") else value for key, value in table.items()}
+        plain = {
+            key: asdict(value) if hasattr(value, "__dataclass_fields__") else value for key, value in table.items()
+        }
         if self.task:
             del plain["data"], plain["model"], plain["local"]
         return plain
@@ -194,7 +196,9 @@ def from_table(table: dict[str, Any], source: str = "the default experiment") ->
         if key in ("name", "task"):
             require(isinstance(value, str), f"{key} = {value!r}: must be a text")
     seed = table.get("seed", 0)
-    require(isinstance(seed, int) and not isinstance(seed, bool) and seed >= 0, f"seed = {seed!r}: must be 0, 1, 2, ...")
+    require(
+        isinstance(seed, int) and not isinstance(seed, bool) and seed >= 0, f"seed = {seed!r}: must be 0, 1, 2, ..."
+    )
     task = table.get("task", "")
     if task:
         given = [key for key in ("data", "model", "local") if key in table]
@@ -211,7 +215,7 @@ def from_table(table: dict[str, Any], source: str = "the default experiment") ->
         local=build(LocalTraining, table.get("local", {}), "local"),
         weather=weather_from(weather) if isinstance(weather, str) else build(Weather, weather, "weather"),
         strategy=strategy,
-        stop=build(Stop, table.get("stop", {"seconds": 600.0}), "stop"),
+        stop=build(Stop, table.get("stop", {"seconds": 1200.0}), "stop"),
         engine=build(EngineSettings, table.get("engine", {}), "engine"),
         compare=build(CompareSettings, table.get("compare", {}), "compare"),
         source=source,
@@ -250,7 +254,8 @@ def load_object(path: str, where: str) -> Any:
             file = Path(module_name).resolve()
             require(file.is_file(), f"{where} = {path!r}: no such file {module_name}")
             spec = importlib.util.spec_from_file_location(f"fedfa_user_{file.stem}", file)
-            assert spec is not None and spec.loader is not None
+            assert spec is not None
+            assert spec.loader is not None
             module = importlib.util.module_from_spec(spec)
             sys.modules[spec.name] = module
             spec.loader.exec_module(module)

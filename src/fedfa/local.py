@@ -55,12 +55,10 @@ class LocalTraining:
     def new_memory(self, params: Tensor) -> tuple[Tensor, ...]:
         """What the optimizer remembers between steps, at the start."""
         if self.optimizer == "adamw":
-            return torch.zeros_like(params), torch.zeros_like(params), params.new_zeros(params.shape[:-1] + (1,))
+            return torch.zeros_like(params), torch.zeros_like(params), params.new_zeros((*params.shape[:-1], 1))
         return (torch.zeros_like(params),) if self.momentum else ()
 
-    def step(
-        self, params: Tensor, gradient: Tensor, memory: tuple[Tensor, ...], base: Tensor, prox_mu: float
-    ) -> None:
+    def step(self, params: Tensor, gradient: Tensor, memory: tuple[Tensor, ...], base: Tensor, prox_mu: float) -> None:
         """One optimizer step, in place, with FedProx's pull towards ``base``."""
         if prox_mu:
             gradient = gradient + prox_mu * (params - base)

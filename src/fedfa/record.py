@@ -74,6 +74,9 @@ class Table:
         self._numbers: list[float] = []
         self.append = self._numbers.extend
 
+    def __len__(self) -> int:
+        return sum(map(len, self._packed)) + len(self._numbers) // len(self._columns)
+
     def pack_if_due(self, rows: int = PACK) -> None:
         if len(self._numbers) >= max(1, rows * len(self._columns)):
             numbers = np.fromiter(self._numbers, np.float64, len(self._numbers))

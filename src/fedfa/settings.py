@@ -67,9 +67,9 @@ def _one_of(value: Any, options: tuple[Any, ...], path: str) -> Any:
     if value is None and types.NoneType in options:
         return None
     real = [option for option in options if option is not types.NoneType]
-    tables = [option for option in real if is_dataclass(option)]
+    tables: list[Any] = [option for option in real if is_dataclass(option)]
     with_kind = [option for option in tables if "kind" in option.__dataclass_fields__]
-    kinds = {option.__dataclass_fields__["kind"].default: option for option in with_kind}
+    kinds: dict[str, Any] = {option.__dataclass_fields__["kind"].default: option for option in with_kind}
     if isinstance(value, Mapping) and tables:
         if not kinds:
             return build(tables[0], value, path)

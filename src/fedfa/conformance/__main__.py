@@ -21,8 +21,14 @@ SETTINGS: dict[str, tuple[str, dict[str, Any]]] = {
     "fedprox": ("fedprox", {"concurrency": 3, "prox_mu": 0.1}),
     "fednova": ("fednova", {"concurrency": 3}),
     "fedasync, constant": ("fedasync", {"concurrency": 3, "beta": 0.5, "staleness": "constant"}),
-    "fedasync, polynomial": ("fedasync", {"concurrency": 3, "beta": 0.6, "staleness": {"kind": "polynomial", "a": 0.5}}),
-    "fedasync, hinge": ("fedasync", {"concurrency": 3, "beta": 0.6, "staleness": {"kind": "hinge", "a": 2.0, "b": 1.0}}),
+    "fedasync, polynomial": (
+        "fedasync",
+        {"concurrency": 3, "beta": 0.6, "staleness": {"kind": "polynomial", "a": 0.5}},
+    ),
+    "fedasync, hinge": (
+        "fedasync",
+        {"concurrency": 3, "beta": 0.6, "staleness": {"kind": "hinge", "a": 2.0, "b": 1.0}},
+    ),
     "fedbuff": ("fedbuff", {"concurrency": 4, "buffer": 3}),
     "fedbuff, paper": (
         "fedbuff",

@@ -1,11 +1,11 @@
 """Ways to split a data set among clients: each returns one array of positions per client, disjoint.
 
-    dirichlet           Hsu et al., arXiv:1909.06335: equal sizes; each client draws its class proportions from
-                        Dir(alpha) and takes its examples from what is left
-    dirichlet-by-class  each class is cut among the clients by one Dir(alpha) draw; sizes differ
-    iid                 at random, equal sizes
-    shards              McMahan et al., 2017: sorted by label, cut into shards, a few shards per client
-    natural             by a given owner of each example, such as the user who wrote it
+dirichlet           Hsu et al., arXiv:1909.06335: equal sizes; each client draws its class proportions from
+                    Dir(alpha) and takes its examples from what is left
+dirichlet-by-class  each class is cut among the clients by one Dir(alpha) draw; sizes differ
+iid                 at random, equal sizes
+shards              McMahan et al., 2017: sorted by label, cut into shards, a few shards per client
+natural             by a given owner of each example, such as the user who wrote it
 """
 
 from collections.abc import Sequence
@@ -74,9 +74,7 @@ def dirichlet(labels: np.ndarray, num_clients: int, alpha: float, generator: np.
     return parts
 
 
-def dirichlet_by_class(
-    labels: np.ndarray, num_clients: int, alpha: float, generator: np.random.Generator
-) -> Positions:
+def dirichlet_by_class(labels: np.ndarray, num_clients: int, alpha: float, generator: np.random.Generator) -> Positions:
     """Every client gets at least one example: an empty one takes one from the largest."""
     require(alpha > 0, f"alpha = {alpha}: must be above 0")
     parts: list[list[int]] = [[] for _ in range(num_clients)]
@@ -91,9 +89,7 @@ def dirichlet_by_class(
     return [np.array(part) for part in parts]
 
 
-def shards(
-    labels: np.ndarray, num_clients: int, shards_per_client: int, generator: np.random.Generator
-) -> Positions:
+def shards(labels: np.ndarray, num_clients: int, shards_per_client: int, generator: np.random.Generator) -> Positions:
     count = num_clients * shards_per_client
     require(shards_per_client >= 1, f"shards_per_client = {shards_per_client}: must be at least 1")
     require(

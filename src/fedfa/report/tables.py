@@ -20,6 +20,8 @@ class Row:
     """One label over its seeds. What is unknown is None, so that JSON stays valid."""
 
     label: str
+    weight: float | None
+    """What one client's difference counts in the model, all told; None where the rule is no sum of differences."""
     seeds: int
     reached: int
     """Seeds that reached the target."""
@@ -56,6 +58,7 @@ def _row(label: str, runs: Sequence[Run], target: float | None, baseline: Sequen
     staleness = [run.accepted["staleness"] for run in runs if len(run.accepted)]
     return Row(
         label=label,
+        weight=runs[0].manifest["update_weight"],
         seeds=len(runs),
         reached=len(_known(times)),
         time_mean=_mean(times),
@@ -109,7 +112,7 @@ def percent(value: float) -> str:
 def headers(target: float | None) -> tuple[str, ...]:
     """The columns of ``cells``."""
     to_target = () if target is None else (f"Time to\n{percent(target)} (s)", "Speed-up", "Updates", "Rounds")
-    return ("Strategy", "Seeds", *to_target, "Best\n(%)", "Final\n(%)", "Staleness\nmean / max")
+    return ("Strategy", "Weight", "Seeds", *to_target, "Best\n(%)", "Final\n(%)", "Staleness\nmean / max")
 
 
 def cells(row: Row, target: float | None) -> tuple[str, ...]:
@@ -118,6 +121,7 @@ def cells(row: Row, target: float | None) -> tuple[str, ...]:
     staleness = "–" if row.staleness_mean is None else f"{row.staleness_mean:.1f} / {row.staleness_max}"
     return (
         row.label,
+        "–" if row.weight is None else f"{row.weight:.3g}",
         str(row.seeds),
         *to_target,
         _accuracy(row.best_mean, row.best_sd),
@@ -146,7 +150,10 @@ def _accuracy(mean: float | None, sd: float | None) -> str:
 
 def explanation(target: float | None) -> str:
     """How to read the table."""
-    text = "Mean ± standard deviation over seeds; accuracies on the test data; staleness in versions."
+    text = (
+        "Mean ± standard deviation over seeds; accuracies on the test data; staleness in versions; weight is what one "
+        "client's difference counts in the model, all told (– where the rule is no sum of differences)."
+    )
     if target is None:
         return text
     return (

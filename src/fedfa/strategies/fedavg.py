@@ -38,6 +38,10 @@ class FedAvg(Strategy):
     def round_size(self) -> int:
         return self.concurrency
 
+    @property
+    def update_weight(self) -> float | None:
+        return 1.0 / self.concurrency
+
     def reset(self) -> None:
         self.total = Sum(self.model, self.num_trainable)
 

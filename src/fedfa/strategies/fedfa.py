@@ -100,6 +100,10 @@ class FedFaDelta(SlidingWindow):
     def step_size(self) -> float:
         return 1.0 / self.concurrency if self.server_lr is None else self.server_lr
 
+    @property
+    def update_weight(self) -> float | None:
+        return self.step_size
+
     def entry(self, update: Update, n_k: float) -> Entry:
         s = self._s(self.staleness_of(update))
         return Entry(self.delta(update, self.origin), weight=n_k, head_weight=n_k * s, client=update.client)

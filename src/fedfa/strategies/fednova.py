@@ -29,6 +29,10 @@ class FedNova(FedAvg):
         super().__post_init__()
         require(self.server_lr > 0, f"server_lr = {self.server_lr}: must be above 0")
 
+    @property
+    def update_weight(self) -> float | None:
+        return self.server_lr / self.concurrency
+
     def aggregate(self, update: Update, in_flight: Mapping[int, Flight]) -> Vector | None:
         n_k, a_k = example_weight(update, self.weighting), update.num_steps
         self.total.add(Entry(self.delta(update), weight=n_k, head_weight=n_k / a_k, steps=a_k))

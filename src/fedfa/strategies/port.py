@@ -67,6 +67,10 @@ class Port(Strategy):
     def round_size(self) -> int:
         return self.buffer
 
+    @property
+    def update_weight(self) -> float | None:
+        return self.server_lr / self.buffer
+
     def reset(self) -> None:
         self.total = Sum(self.model, self.num_trainable)
 

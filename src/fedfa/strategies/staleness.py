@@ -7,7 +7,6 @@ from typing import Any, Literal
 from fedfa.errors import require
 
 
-
 @dataclass(frozen=True, slots=True)
 class Constant:
     """s(tau) = 1"""
