@@ -54,7 +54,7 @@ def test_pareto_is_capped() -> None:
 
 
 def test_draws_are_uniform_and_keyed() -> None:
-    draws = [uniform(7, 1, client) for client in range(20_000)]
+    draws = [uniform(keyed(7, 1), client) for client in range(20_000)]
     assert all(0 < u < 1 for u in draws)
     assert mean(draws) == pytest.approx(0.5, abs=0.01)
     assert mean((a - 0.5) * (b - 0.5) for a, b in pairwise(draws)) == pytest.approx(0, abs=0.002)

@@ -207,7 +207,7 @@ class Strategy(ABC):
             return f"unknown base version {update.base_version}", math.nan
         if type(params) is not type(model) or params.shape != model.shape:
             return f"wrong shape {getattr(params, 'shape', type(params).__name__)}, not {model.shape}", math.nan
-        if params.dtype != model.dtype:
+        if params.dtype is not model.dtype and params.dtype != model.dtype:
             return f"wrong dtype {params.dtype}, not {model.dtype}", math.nan
         if not update.num_examples > 0 or not 0 < update.num_steps < math.inf:
             return f"no work done: {update.num_examples} examples, {update.num_steps} steps", math.nan

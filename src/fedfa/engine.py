@@ -47,7 +47,7 @@ class Stop:
             require(value is None or value > 0, f"{name} = {value}: must be above 0")
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True)
 class OnTheWay(WorkOrder):
     """A work order that is out, with what the engine knows about it."""
 
@@ -273,9 +273,8 @@ class Simulation:
             else delay.download_seconds + delay.compute_seconds + delay.upload_seconds
         )
         self.in_flight[client] = flight = OnTheWay(
-            dispatch, version, client, nth, strategy.model, self._epochs, self._prox_mu,
-            started=self.now, arrives=arrives, delay=delay,
-        )  # fmt: skip
+            dispatch, version, client, nth, strategy.model, self._epochs, self._prox_mu, self.now, arrives, delay
+        )
         heappush(self.heap, (arrives, dispatch, client))
         if not delay.lost:
             self.executor.submit(flight)

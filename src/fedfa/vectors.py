@@ -123,7 +123,7 @@ class Sum:
         self.split = split
         self._zero = like
         self._small = like.shape[0] <= BLOCK
-        self._narrow = np.ndarray.astype if isinstance(like, np.ndarray) else type(like).to
+        self._convert = np.ndarray.astype if isinstance(like, np.ndarray) else type(like).to
         self.clear()
 
     def clear(self) -> None:
@@ -142,7 +142,7 @@ class Sum:
     def mean(self) -> Vector:
         """The weighted mean, in the model's own precision."""
         if self._small:
-            return self._narrow(self.total / self.weight, self._zero.dtype)
+            return self._convert(self.total / self.weight, self._zero.dtype)
         out = new_like(self._zero)
 
         def work(low: int, high: int) -> None:
@@ -154,7 +154,7 @@ class Sum:
     def step_from(self, model: Vector, scale: float) -> Vector:
         """``model + scale * sum`` for the parameters, the mean for the buffers."""
         if self._small and self.split == model.shape[0]:
-            return self._narrow(self.total * scale + model, model.dtype)
+            return self._convert(self.total * scale + model, model.dtype)
         out = new_like(model)
 
         def work(low: int, high: int) -> None:
@@ -216,12 +216,16 @@ class Window(Sum):
             self.count += 1
         self.weight += entry.weight - dropped.weight
         self.weighted_steps += entry.weight * entry.steps - dropped.weight * dropped.steps
-        split, length = self.split, self.total.shape[0]
+        total, split, length = self.total, self.split, self.total.shape[0]
         if self._small:  # adding mixed precisions costs twice: short vectors are kept as the sum is
-            entry.vector = _float64(entry.vector)
-        _shift(self.total, entry.vector, entry.head_weight, dropped.vector, dropped.head_weight, 0, split)
-        if split < length:
-            _shift(self.total, entry.vector, entry.weight, dropped.vector, dropped.weight, split, length)
+            entry.vector = self._convert(entry.vector, total.dtype)
+        if self._small and split == length:
+            total += _scaled(entry.vector, entry.head_weight)
+            if dropped is not _NOTHING:
+                total -= _scaled(dropped.vector, dropped.head_weight)
+        else:
+            _shift(total, entry.vector, entry.head_weight, dropped.vector, dropped.head_weight, 0, split)
+            _shift(total, entry.vector, entry.weight, dropped.vector, dropped.weight, split, length)
         self._credit += self._income
         if self._credit >= self._price:
             self._renew()
@@ -276,12 +280,6 @@ def _shift(
     Both go into the float64 sum one after the other: their difference in float32 would forget a small new value
     beside a large old one.
     """
-
-    if start == 0 and stop == total.shape[0] <= BLOCK:  # the common small case, without a single slice
-        total += new if weight == 1.0 else new * weight
-        if old is not None:
-            total -= old if old_weight == 1.0 else old * old_weight
-        return
 
     def work(low: int, high: int) -> None:
         part = total[low + start : high + start]

@@ -29,9 +29,12 @@ def keyed(seed: int, *keys: int) -> int:
     return z
 
 
-def uniform(seed: int, *keys: int) -> float:
-    """A uniform number in (0, 1) for a seed and some numbers."""
-    return ((keyed(seed, *keys) >> 11) + 0.5) * (1.0 / (1 << 53))
+def uniform(seed: int, key: int) -> float:
+    """A uniform number in (0, 1) for a seed and a number: ``keyed`` once more, without its loop."""
+    z = (seed + (key + 1) * _GOLDEN) & _MASK
+    z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
+    z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & _MASK
+    return (((z ^ (z >> 31)) >> 11) + 0.5) * (1.0 / (1 << 53))
 
 
 # What a draw is for: one stream each.
@@ -257,10 +260,10 @@ class Forecast:
         if self._plain:
             return Delay(0.0, compute, 0.0)
         if weather.jitter:
-            compute *= math.exp(weather.jitter * self._normal.inv_cdf(uniform(stream[JITTER], client, nth)))
+            compute *= math.exp(weather.jitter * self._normal.inv_cdf(uniform(keyed(stream[JITTER], client), nth)))
         down = self._bytes / weather.downlink.at(uniform(stream[DOWNLINK], client)) if weather.downlink else 0.0
         up = self._bytes / weather.uplink.at(uniform(stream[UPLINK], client)) if weather.uplink else 0.0
-        lost = weather.dropout > 0 and uniform(stream[DROPOUT], client, nth) < weather.dropout
+        lost = weather.dropout > 0 and uniform(keyed(stream[DROPOUT], client), nth) < weather.dropout
         return Delay(down, compute, up, lost)
 
     def opens(self, client: int, now: float) -> float:

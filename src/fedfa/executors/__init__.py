@@ -14,11 +14,11 @@ from fedfa.task import Task
 
 ExecutorName = Literal["auto", "inline", "batched"]
 
-OVERHEAD_BOUND_FLOPS = 20e6
+OVERHEAD_BOUND_FLOPS = 80e6
 """A local step with less arithmetic than this spends most of its time in the framework: batching pays.
 
-Measured on one CPU core (benchmarks/README.md): steps of 1 and 4 MFLOP gain 2-3x, of 50 MFLOP nothing, and of
-1 GFLOP lose."""
+Measured on one CPU core (benchmarks/README.md), 10 in flight: steps of 1, 5 and 54 MFLOP gain 3.2x, 2.4x and 1.5x;
+of 189 MFLOP they lose, 0.7x."""
 
 logger = logging.getLogger("fedfa")
 

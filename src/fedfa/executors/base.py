@@ -18,7 +18,7 @@ class WorkOrder(Flight):
     base: Any
     """The published model it starts from."""
     epochs: int
-    prox_mu: float = 0.0
+    prox_mu: float
 
 
 @dataclass(frozen=True, slots=True)

@@ -104,7 +104,17 @@ def verdict(rows: Sequence[Row], target: float | None) -> str:
     mean = "after" if first.seeds == 1 else "after a mean of"
     lead = " first" if len(rows) > 1 else ""
     text = f"{first.label} reached {percent(target)}{lead}, {mean} {number(first.time_mean or 0.0)} virtual seconds"
-    return text + _against_baseline(first, complete, rows) + "."
+    return text + _against_baseline(first, complete, rows) + "." + _too_close(first, complete[1:])
+
+
+def _too_close(first: Row, others: Sequence[Row]) -> str:
+    """Who was not clearly slower: within one standard deviation over seeds, the larger of the two."""
+    near = [
+        f"{row.label} ({number(row.time_mean or 0.0)} s)"
+        for row in others
+        if (row.time_mean or 0.0) - (first.time_mean or 0.0) < max(row.time_sd or 0.0, first.time_sd or 0.0)
+    ]
+    return f" Too close to call over these seeds: {', '.join(near)}." if near else ""
 
 
 def _against_baseline(first: Row, complete: Sequence[Row], rows: Sequence[Row]) -> str:
