@@ -71,6 +71,7 @@ def test_draws_are_uniform_and_keyed() -> None:
         == 10_000
     )
     assert keyed(1, 2, 3) == keyed(1, 2, 3)
+    assert all(int(uniform(9, key) * 2**20) == keyed(9, key) >> 44 for key in range(100))
 
 
 def test_the_paper_weather_gives_the_papers_seconds_per_round() -> None:

@@ -38,7 +38,7 @@ class Port(Strategy):
     staleness_weight: float = 1.0
     """stale_w: how much freshness counts."""
     laggards: Literal["ignore", "wait", "recall"] = "ignore"
-    """Towards clients about to fall more than B versions behind."""
+    """What to do about a client about to fall more than B versions behind: ignore, wait or recall."""
     server_lr: float = 1.0
     """Step along the weighted mean difference."""
     refill: Refill = "batch"
