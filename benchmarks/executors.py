@@ -51,7 +51,9 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=3)
     options = parser.parse_args()
     torch.set_num_threads(1)
-    print(f"{'model':22s} {'MFLOP/step':>10s} {'in flight':>16s} {'inline/s':>9s} {'batched/s':>9s} {'ratio':>6s}  auto")
+    print(
+        f"{'model':22s} {'MFLOP/step':>10s} {'in flight':>16s} {'inline/s':>9s} {'batched/s':>9s} {'ratio':>6s}  auto"
+    )
     rows = []
     for name, (model, updates) in MODELS.items():
         task = task_of(model)
