@@ -12,6 +12,7 @@ import heapq
 import json
 import statistics
 import time
+from itertools import pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -75,7 +76,7 @@ def main() -> None:
     torch.set_num_threads(1)
     task = named_task("digits", 0)
     starts = np.cumsum([0, *task.sizes])
-    clients = [(task.inputs[a:b], task.targets[a:b]) for a, b in zip(starts, starts[1:], strict=False)]
+    clients = [(task.inputs[a:b], task.targets[a:b]) for a, b in pairwise(starts)]
     test = task.test_inputs, task.test_targets
     executors = {name: make_executor(name, task, 0) for name in ("inline", "batched")}
 

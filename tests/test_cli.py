@@ -67,7 +67,7 @@ def test_compare_prints_and_continues(tmp_path: Path) -> None:
     assert [(run["label"], run["seed"]) for run in first["runs"]][:2] == [("fedavg", 0), ("fedavg", 1)]
     assert all(row["seeds"] == 2 for row in first["strategies"])
     taken = call(*words, cwd=tmp_path, ok=2)
-    assert "holds finished runs; add --resume" in taken.stderr
+    assert "holds runs already; add --resume" in taken.stderr
     one = tmp_path / "both" / "fedfa-param-seed1"
     before = (one / "updates.parquet").read_bytes()
     (one / "manifest.json").unlink()
@@ -103,6 +103,7 @@ def test_strategies_lists_all_with_paper_and_parameters(tmp_path: Path) -> None:
         (["run", "--set", "strategy.windw=3"], "unknown key; did you mean 'window'?"),
         (["run", "no.toml"], "no.toml: no such file"),
         (["run", "--resume"], "--resume: there is no run in runs/digits"),
+        (["run", "--resume", "--out", "nowhere"], "--resume: there is no run in nowhere"),
         (["compare", "--seeds", "0,x"], "--seeds 0,x: must be whole numbers"),
         (["compare", "--target", "7"], "--target 7.0: must be above 0 and at most 1"),
         (["compare", "--strategies", "fedavg,fedbuf"], "did you mean 'fedbuff'?"),
@@ -153,6 +154,8 @@ def test_kill_9_and_ctrl_c_lose_nothing(executor: str, tmp_path: Path) -> None:
     killed.communicate()
     assert killed.returncode == -signal.SIGKILL
     assert not (folder / "manifest.json").exists()
+    again = start(folder, *choice)
+    assert "holds an unfinished run; continue it with resume" in again.communicate(timeout=60)[1]
 
     stamp = (folder / "checkpoint.npz").stat().st_mtime_ns
     paused = start(folder, "--resume", *choice)

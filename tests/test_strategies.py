@@ -475,4 +475,7 @@ def test_replay_takes_lists_and_other_precisions_and_refuses_other_types() -> No
     ]
     models = replay(fedfa.FedFaParam(window=1), [0.0, 0.0], stream)
     assert sorted(models.refused) == [2, 3, 4, 6]
+    huge = [Arrival(client=0, base_version=0, params=np.full(2, 3e38, np.float32))] * 2
+    absurd = replay(fedfa.FedFaDelta(window=1, server_lr=1.0), np.full(2, -3e38, np.float32), huge)
+    assert "is absurd" in absurd.refused[0]
     close(models, [[1, 2], [3, 4], [3, 4], [3, 4], [3, 4], [1, 1], [1, 1]])

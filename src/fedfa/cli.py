@@ -44,6 +44,8 @@ def run(file: File = None, out: Out = None, resume: Resume = False, set_: Set = 
 
     experiment = load_experiment(file, set_ or [])
     folder = out or _free_folder(Path("runs") / experiment.name, resume)
+    if resume and not folder.is_dir():
+        raise ConfigError(f"--resume: there is no run in {folder}; check --out")
     target = experiment.compare.target
     with _interruptible() as interrupted, run_progress(experiment) as progress:
         try:
@@ -89,8 +91,8 @@ def compare(
         raise ConfigError(f"--target {goal}: must be above 0 and at most 1")
     folder = out or _free_folder(Path("runs") / f"{experiment.name}-compare", resume)
     todo = points(experiment, specs, numbers, folder)
-    if not resume and any((point.folder / "manifest.json").exists() for point in todo):
-        raise ConfigError(f"--out {folder}: holds finished runs; add --resume to keep them, or choose another folder")
+    if not resume and any(point.folder.exists() for point in todo):
+        raise ConfigError(f"--out {folder}: holds runs already; add --resume to keep them, or choose another folder")
     runs = []
     with compare_progress(len(todo)) as advance:
         try:

@@ -17,6 +17,9 @@ from typing import Any, ClassVar, Literal, NamedTuple
 from fedfa.errors import require
 from fedfa.vectors import Vector, distance, with_tail
 
+LARGEST_NORM = 1e30
+"""A finite difference longer than this is nonsense, and could overflow the model."""
+
 Refill = Literal["immediate", "batch"]
 Weighting = Literal["examples", "uniform"]
 Origin = Literal["base", "current"]
@@ -218,7 +221,9 @@ class Strategy(ABC):
             norm, tail_norm = distance(params, update.base), 0.0
         else:
             norm, tail_norm = distance(params[:split], update.base[:split]), distance(params[split:], model[split:])
-        return "" if math.isfinite(norm + tail_norm) else "not finite (NaN or Inf)", norm
+        if norm + tail_norm < LARGEST_NORM:
+            return "", norm
+        return f"norm {norm:.3g} is absurd" if math.isfinite(norm + tail_norm) else "not finite (NaN or Inf)", norm
 
 
 def example_weight(update: Update, weighting: Weighting) -> float:

@@ -14,6 +14,8 @@ from heapq import heappop, heappush
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from fedfa import checkpoint
 from fedfa.core import Strategy, Update
 from fedfa.errors import EngineError, require
@@ -142,7 +144,8 @@ class Simulation:
         gc.freeze()  # what exists by now stays: collections need not look at it again and again
         gc.set_threshold(max(20_000, thresholds[0]), *thresholds[1:])
         try:
-            return self._run(resume)
+            with np.errstate(over="ignore"):  # a client's absurd numbers are refused, not warned about
+                return self._run(resume)
         finally:
             gc.set_threshold(*thresholds)
             gc.unfreeze()

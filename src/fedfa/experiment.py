@@ -151,7 +151,7 @@ class Experiment:
             strategy.concurrency <= task.num_clients,
             f"strategy.concurrency = {strategy.concurrency}: more than the {task.num_clients} clients there are",
         )
-        if out is not None and not (out / "manifest.json").exists():
+        if out is not None and not (out / "config.toml").exists():
             with atomic(out / "config.toml") as file:
                 file.write(to_toml(self.as_table()).encode())
         run = simulate(

@@ -56,6 +56,8 @@ def simulate(
         if resume:
             return read_run(folder)
         raise RecordError(f"{folder}: holds a finished run; choose another folder")
+    if folder is not None and not resume and (folder / "checkpoint.npz").exists():
+        raise RecordError(f"{folder}: holds an unfinished run; continue it with resume, or choose another folder")
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
     try:
