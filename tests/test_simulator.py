@@ -353,6 +353,12 @@ def test_wrong_arguments_are_named(call: Any, message: str, task: fedfa.Task) ->
     assert message in str(caught.value)
 
 
+def test_weather_and_stop_may_be_tables(task: fedfa.Task) -> None:
+    run = simulate("fedasync", task, {"speed": {"kind": "constant", "value": 2.0}}, {"updates": 30}, executor="inline")
+    assert run.seconds == 6.0
+    assert len(run.accepted) == 30
+
+
 def test_compare_runs_objects_side_by_side(task: fedfa.Task) -> None:
     small = [fedfa.FedAvg(concurrency=4), Mine(concurrency=4)]
     runs = fedfa.compare(small, task, seeds=(0, 1), stop=Stop(updates=20), executor="inline")

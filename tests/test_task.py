@@ -263,7 +263,7 @@ def test_auto_batches_small_models_and_not_large_ones() -> None:
     small = own_task(lambda: nn.Sequential(nn.Flatten(), mlp(inputs=16, classes=4)))
     assert make_executor("auto", small, 0).name == "batched"
     large = own_task(
-        lambda: nn.Sequential(nn.Flatten(), nn.Linear(16, 3000), nn.Linear(3000, 1000), nn.Linear(1000, 4))
+        lambda: nn.Sequential(nn.Flatten(), nn.Linear(16, 3000), nn.Linear(3000, 3000), nn.Linear(3000, 4))
     )
     assert make_executor("auto", large, 0).name == "inline"
 

@@ -80,6 +80,7 @@ def compare(
     from fedfa.experiment import load_experiment
     from fedfa.progress import compare_progress
     from fedfa.report import write_report
+    from fedfa.report.page import verdict
     from fedfa.report.tables import as_rich, summarise
 
     experiment = load_experiment(file, set_ or [])
@@ -106,6 +107,7 @@ def compare(
     page = write_report(runs, folder, goal, _command())
     rows = summarise(runs, goal)
     _print(as_rich(rows, goal))
+    _say(verdict(rows, goal))
     _say(f"Report: {page}")
     if as_json:
         summary = {"target": goal, "strategies": [asdict(row) for row in rows], "runs": [r.summary(goal) for r in runs]}

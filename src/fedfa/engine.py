@@ -328,6 +328,8 @@ class Simulation:
         if evaluations["updates"][-1] != self.accepted:
             self._evaluate()
             evaluations = self.record.evaluation_frame()
+        for flight in self.in_flight.values():
+            self.executor.discard(flight.dispatch)
         strategy = self.strategy
         manifest = {
             "label": self.label,

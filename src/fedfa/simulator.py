@@ -1,6 +1,6 @@
 """``simulate``: one call from strategy, task and weather to a finished, recorded run."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +8,7 @@ from fedfa.core import Strategy
 from fedfa.engine import Simulation, Stop
 from fedfa.errors import RecordError, require
 from fedfa.record import Run, read_run, write_run
+from fedfa.settings import build
 from fedfa.strategies import BY_NAME
 from fedfa.weather import Weather, weather_from
 
@@ -15,8 +16,8 @@ from fedfa.weather import Weather, weather_from
 def simulate(
     strategy: str | Strategy,
     task: Any = "digits",
-    weather: str | Weather = "paper",
-    stop: Stop | None = None,
+    weather: str | Weather | Mapping[str, Any] = "paper",
+    stop: Stop | Mapping[str, Any] | None = None,
     seed: int = 0,
     *,
     evaluate_every: int = 10,
@@ -33,8 +34,8 @@ def simulate(
 ) -> Run:
     """Run one experiment on the virtual clock.
 
-    ``strategy`` and ``weather`` may be names, ``task`` a :class:`fedfa.Task` or "digits". The run ends as ``stop``
-    says (default: after 500 updates). With ``out`` it is recorded in that folder, survives a crash there, and is
+    ``strategy`` and ``weather`` may be names, ``task`` a :class:`fedfa.Task` or "digits"; ``weather`` and ``stop`` may
+    be tables as in an experiment file. The run ends as ``stop`` says (default: after 500 updates). With ``out`` it is recorded in that folder, survives a crash there, and is
     continued by ``resume=True``. ``interrupted`` is asked between arrivals; when it says so the run is saved and
     :class:`KeyboardInterrupt` raised. ``progress`` is called now and then.
     """
@@ -49,6 +50,8 @@ def simulate(
         from fedfa.experiment import named_task
 
         task = named_task(task, seed)
+    weather = build(Weather, weather, "weather") if isinstance(weather, Mapping) else weather_from(weather)
+    stop = build(Stop, stop, "stop") if isinstance(stop, Mapping) else stop or Stop(updates=500)
     require(evaluate_every >= 1, f"evaluate_every = {evaluate_every}: must be at least 1")
     require(threads >= 1, f"threads = {threads}: must be at least 1")
     folder = None if out is None else Path(out)
@@ -64,8 +67,8 @@ def simulate(
         engine = Simulation(
             strategy=strategy,
             task=task,
-            weather=weather_from(weather),
-            stop=stop or Stop(updates=500),
+            weather=weather,
+            stop=stop,
             seed=seed,
             evaluate_every=evaluate_every,
             executor=make_executor(executor, task, seed) if isinstance(executor, str) else executor,
