@@ -35,9 +35,10 @@ def simulate(
     """Run one experiment on the virtual clock.
 
     ``strategy`` and ``weather`` may be names, ``task`` a :class:`fedfa.Task` or "digits"; ``weather`` and ``stop`` may
-    be tables as in an experiment file. The run ends as ``stop`` says (default: after 500 updates). With ``out`` it is recorded in that folder, survives a crash there, and is
-    continued by ``resume=True``. ``interrupted`` is asked between arrivals; when it says so the run is saved and
-    :class:`KeyboardInterrupt` raised. ``progress`` is called now and then.
+    be tables as in an experiment file. The run ends as ``stop`` says (default: after 500 updates). With ``out`` it is
+    recorded in that folder, survives a crash there, and is continued by ``resume=True``. ``interrupted`` is asked
+    between arrivals; when it says so the run is saved and :class:`KeyboardInterrupt` raised. ``progress`` is called
+    now and then.
     """
     import torch
 
