@@ -339,7 +339,10 @@ def test_resuming_with_other_settings_is_refused(task: fedfa.Task, tmp_path: Pat
         (lambda task: simulate("fedavg", "cats"), "task = 'cats': must be 'digits' or a fedfa.Task"),
         (lambda task: Stop(), "set at least one of updates, seconds, accuracy, wall_seconds"),
         (lambda task: Stop(updates=0), "updates = 0: must be above 0"),
-        (lambda task: fedfa.FedBuff(buffer=11), 'buffer = 11: with refill = "batch" it must not exceed concurrency'),
+        (
+            lambda task: fedfa.FedBuff(buffer=11),
+            'buffer = 11: with refill = "batch" it would never fill, for concurrency = 10',
+        ),
         (lambda task: fedfa.FedFaParam(window=0), "window = 0: must be at least 1"),
         (lambda task: fedfa.FedAsync(beta=0.0), "beta = 0.0: must be above 0 and at most 1"),
         (lambda task: fedfa.FedAsync(staleness="cubic"), "staleness = 'cubic': must be one of constant"),

@@ -89,10 +89,10 @@ class Strategy(ABC):
     clip_norm: float | None = None
     """Scale a client's difference down to at most this Euclidean norm."""
 
-    version: int = field(init=False, default=0)
-    model: Vector = field(init=False, default=None)
-    num_trainable: int = field(init=False, default=0)
-    owed: int = field(init=False, default=0)
+    version: int = field(init=False, repr=False, default=0)
+    model: Vector = field(init=False, repr=False, default=None)
+    num_trainable: int = field(init=False, repr=False, default=0)
+    owed: int = field(init=False, repr=False, default=0)
     """Accepted updates whose slots have not been refilled yet."""
 
     def __post_init__(self) -> None:

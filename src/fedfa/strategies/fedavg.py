@@ -8,6 +8,7 @@ FedProx: Li et al., "Federated Optimization in Heterogeneous Networks", MLSys 20
 FedProx clients add mu (w - w_base) to every gradient; the server's rule is the same.
 """
 
+from abc import ABC
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
@@ -56,11 +57,8 @@ class FedAvg(Strategy):
 
 
 @dataclass(kw_only=True, eq=False)
-class FedProx(FedAvg):
-    """FedAvg whose clients are pulled towards the model they started from."""
-
-    name: ClassVar[str] = "fedprox"
-    paper: ClassVar[str] = "Li et al., MLSys 2020"
+class Proximal(Strategy, ABC):
+    """FedProx's client side, for any server rule."""
 
     prox_mu: float = 0.01
     """Strength of the pull."""
@@ -72,3 +70,11 @@ class FedProx(FedAvg):
     @property
     def local(self) -> LocalRule:
         return LocalRule(prox_mu=self.prox_mu)
+
+
+@dataclass(kw_only=True, eq=False)
+class FedProx(Proximal, FedAvg):
+    """FedAvg whose clients are pulled towards the model they started from."""
+
+    name: ClassVar[str] = "fedprox"
+    paper: ClassVar[str] = "Li et al., MLSys 2020"

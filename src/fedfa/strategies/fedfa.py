@@ -18,8 +18,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from fedfa.core import Flight, LocalRule, Origin, Strategy, Update, Weighting, example_weight
+from fedfa.core import Flight, Origin, Strategy, Update, Weighting, example_weight
 from fedfa.errors import require
+from fedfa.strategies.fedavg import Proximal
 from fedfa.strategies.staleness import Staleness, staleness_function
 from fedfa.vectors import Entry, Vector, Window
 
@@ -113,21 +114,10 @@ class FedFaDelta(SlidingWindow):
 
 
 @dataclass(kw_only=True, eq=False)
-class FedFaProx(FedFaDelta):
+class FedFaProx(Proximal, FedFaDelta):
     """FedFa-Delta whose clients are pulled towards the model they started from."""
 
     name: ClassVar[str] = "fedfa-prox"
-
-    prox_mu: float = 0.01
-    """Strength of the pull."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require(self.prox_mu >= 0, f"prox_mu = {self.prox_mu}: must be 0 or more")
-
-    @property
-    def local(self) -> LocalRule:
-        return LocalRule(prox_mu=self.prox_mu)
 
 
 @dataclass(kw_only=True, eq=False)

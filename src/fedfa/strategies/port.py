@@ -13,24 +13,22 @@ and wait for that (Port-Urgent); or ``ignore`` it.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from fedfa.core import Flight, Orders, Refill, Strategy, Update, Weighting, example_weight
+from fedfa.core import Flight, Orders, Update, Weighting, example_weight
 from fedfa.errors import require
-from fedfa.strategies.fedbuff import check_buffer
-from fedfa.vectors import Entry, Sum, Vector, cosine
+from fedfa.strategies.buffered import Buffered
+from fedfa.vectors import Entry, Vector, cosine
 
 
 @dataclass(kw_only=True, eq=False)
-class Port(Strategy):
+class Port(Buffered):
     """Buffered differences, weighted by examples, freshness and agreement."""
 
     name: ClassVar[str] = "port"
     paper: ClassVar[str] = "Su and Li, IWQoS 2022"
 
-    buffer: int = 5
-    """K: updates per aggregation."""
     staleness_bound: int = 10
     """B: versions a client may fall behind."""
     similarity_weight: float = 1.0
@@ -39,40 +37,17 @@ class Port(Strategy):
     """stale_w: how much freshness counts."""
     laggards: Literal["ignore", "wait", "recall"] = "ignore"
     """What to do about a client about to fall more than B versions behind: ignore, wait or recall."""
-    server_lr: float = 1.0
-    """Step along the weighted mean difference."""
-    refill: Refill = "batch"
-    """Hand out new work after each aggregation, or after each arrival."""
     weighting: Weighting = "examples"
     """Weigh clients by their examples, or all alike."""
 
-    total: Sum = field(init=False, repr=False)
-
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_buffer(self.buffer, self.concurrency, self.refill)
         require(self.staleness_bound >= 1, f"staleness_bound = {self.staleness_bound}: must be at least 1")
         require(
             min(self.similarity_weight, self.staleness_weight) >= 0 < self.similarity_weight + self.staleness_weight,
             f"similarity_weight = {self.similarity_weight}, staleness_weight = {self.staleness_weight}: "
             "must be 0 or more, and not both 0",
         )
-        require(self.server_lr > 0, f"server_lr = {self.server_lr}: must be above 0")
-
-    @property
-    def refill_policy(self) -> Refill:
-        return self.refill
-
-    @property
-    def round_size(self) -> int:
-        return self.buffer
-
-    @property
-    def update_weight(self) -> float | None:
-        return self.server_lr / self.buffer
-
-    def reset(self) -> None:
-        self.total = Sum(self.model, self.num_trainable)
 
     def aggregate(self, update: Update, in_flight: Mapping[int, Flight]) -> Vector | None:
         delta, tau, bound = self.delta(update), self.staleness_of(update), self.staleness_bound
@@ -106,9 +81,7 @@ class Port(Strategy):
             return None
         if self.laggards != "ignore" and any(client != arrived for client in self._laggards(in_flight)):
             return None
-        model = self.total.step_from(self.model, self.server_lr / self.total.weight)
-        self.total.clear()
-        return model
+        return self.spend()
 
     def _laggards(self, in_flight: Mapping[int, Flight]) -> tuple[int, ...]:
         oldest_allowed = self.version + 1 - self.staleness_bound
