@@ -27,7 +27,7 @@ def wide_cnn() -> nn.Module:
 
 MODELS: dict[str, tuple[Callable[[], nn.Module], int]] = {
     "mlp 64-64-10": (mlp, 400),
-    "cnn 8-16": (cnn, 200),
+    "cnn 8-16": (lambda: nn.Sequential(nn.Unflatten(1, (1, 8)), cnn()), 200),
     "cnn 32-64": (wide_cnn, 100),
     "mlp 64-1024-1024-10": (
         lambda: nn.Sequential(

@@ -52,6 +52,10 @@ def test_natural_follows_the_owners() -> None:
     owners = ["ann", "bob", "ann", "cid", "bob"]
     parts = partition("natural", np.zeros(5), 3, generator(), owners=owners)
     assert [part.tolist() for part in parts] == [[0, 2], [1, 4], [3]]
+    most = partition("natural", np.zeros(5), 2, generator(), owners=owners)
+    assert [part.tolist() for part in most] == [[0, 2], [1, 4]]
+    with pytest.raises(ConfigError, match="the data has only 3 owners; set clients = 3 or fewer"):
+        partition("natural", np.zeros(5), 4, generator(), owners=owners)
 
 
 def test_splits_depend_on_the_generator_alone() -> None:

@@ -284,9 +284,10 @@ def test_capture_is_the_same_function() -> None:
 
 
 def test_the_embedded_cnn_trains() -> None:
-    from fedfa.experiment import DataSettings, ModelSettings, embedded_task
+    from fedfa.experiment import DataSettings, image_task
+    from fedfa.models import ModelSettings
 
-    task = embedded_task(DataSettings(clients=10), ModelSettings(name="cnn", hidden=16), fedfa.LocalTraining(), seed=1)
-    assert cnn()(torch.zeros(2, 8, 8)).shape == (2, 10)
+    task = image_task(DataSettings(clients=10), ModelSettings(name="cnn", hidden=16), fedfa.LocalTraining(), seed=1)
+    assert cnn()(torch.zeros(2, 1, 8, 8)).shape == (2, 10)
     run = fedfa.simulate(fedfa.FedFaParam(concurrency=4, window=2), task, stop=fedfa.Stop(updates=60))
     assert run.best_accuracy > 0.5

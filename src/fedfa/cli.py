@@ -31,18 +31,22 @@ File = Annotated[Path | None, typer.Argument(help="Experiment file (TOML); witho
 Out = Annotated[Path | None, typer.Option(help="Folder for the results; by default runs/NAME.")]
 Set = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Override a setting; repeatable.")]
 Resume = Annotated[bool, typer.Option("--resume", help="Continue an interrupted run.")]
+Data = Annotated[Path | None, typer.Option("--data", help="Folder with the data sets; by default FEDFA_DATA.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one machine-readable summary as the last line.")]
 
 
 @app.command()
-def run(file: File = None, out: Out = None, resume: Resume = False, set_: Set = None, as_json: AsJson = False) -> None:
+def run(
+    file: File = None, out: Out = None, resume: Resume = False, data: Data = None, set_: Set = None,
+    as_json: AsJson = False,
+) -> None:  # fmt: skip
     """Run one experiment and write its records and report."""
     from fedfa.experiment import load_experiment
     from fedfa.progress import run_progress
     from fedfa.report import write_report
     from fedfa.report.tables import as_rich, summarise
 
-    experiment = load_experiment(file, set_ or [])
+    experiment = load_experiment(file, _overrides(set_, data))
     folder = out or _free_folder(Path("runs") / experiment.name, resume)
     if resume and not folder.is_dir():
         raise ConfigError(f"--resume: there is no run in {folder}; check --out")
@@ -53,7 +57,7 @@ def run(file: File = None, out: Out = None, resume: Resume = False, set_: Set = 
                 folder, resume=resume, command=_command(), target=target, interrupted=interrupted, progress=progress
             )
         except KeyboardInterrupt:
-            raise _Interrupted(_resume_hint("run", file, folder, set_)) from None
+            raise _Interrupted(_resume_hint("run", file, folder, _overrides(set_, data))) from None
     page = write_report([done], folder, target, _command())
     _print(as_rich(summarise([done], target), target))
     _say(f"Report: {page}")
@@ -70,6 +74,7 @@ def compare(
     out: Out = None,
     resume: Resume = False,
     jobs: Annotated[int | None, typer.Option(min=1, help="Runs at a time; by default one per core.")] = None,
+    data: Data = None,
     set_: Set = None,
     as_json: AsJson = False,
 ) -> None:
@@ -83,7 +88,7 @@ def compare(
     from fedfa.report.page import verdict
     from fedfa.report.tables import as_rich, summarise
 
-    experiment = load_experiment(file, set_ or [])
+    experiment = load_experiment(file, _overrides(set_, data))
     wanted = experiment.compare
     specs = [part.strip() for part in strategies.split(",")] if strategies else list(wanted.strategies)
     numbers = _seeds(seeds) if seeds else list(wanted.seeds)
@@ -101,7 +106,8 @@ def compare(
                 runs.append(done)
                 advance(f"{done.label}, seed {done.seed}: best accuracy {done.best_accuracy:.3f}")
         except KeyboardInterrupt:
-            raise _Interrupted(_resume_hint("compare", file, folder, set_, strategies, seeds, target)) from None
+            hint = _resume_hint("compare", file, folder, _overrides(set_, data), strategies, seeds, target)
+            raise _Interrupted(hint) from None
     order = {point.folder: number for number, point in enumerate(todo)}
     runs.sort(key=lambda run: order[run.folder or folder])
     page = write_report(runs, folder, goal, _command())
@@ -190,6 +196,11 @@ class _interruptible:
         signal.signal(signal.SIGINT, self._before)
 
 
+def _overrides(set_: list[str] | None, data: Path | None) -> list[str]:
+    """``--set`` and ``--data`` as overrides of the experiment."""
+    return [*(set_ or []), *([f"data.folder={json.dumps(str(data.absolute()))}"] if data else [])]
+
+
 def _seeds(text: str) -> list[int]:
     try:
         return [int(part) for part in text.split(",")]
@@ -214,13 +225,13 @@ def _command() -> str:
 
 
 def _resume_hint(
-    command: str, file: Path | None, folder: Path, set_: list[str] | None, strategies: str | None = None,
+    command: str, file: Path | None, folder: Path, overrides: list[str], strategies: str | None = None,
     seeds: str | None = None, target: float | None = None,
 ) -> str:  # fmt: skip
     words = ["fedfa", command, *([str(file)] if file else []), "--out", str(folder), "--resume"]
     for option, value in (("--strategies", strategies), ("--seeds", seeds), ("--target", target)):
         words += [option, str(value)] if value is not None else []
-    for text in set_ or []:
+    for text in overrides:
         words += ["--set", text]
     return f"Interrupted; what was done is saved. Continue with: {shlex.join(words)}"
 

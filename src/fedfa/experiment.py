@@ -20,37 +20,32 @@ from fedfa.weather import SPLIT, Weather, keyed, weather_from
 if TYPE_CHECKING:
     from fedfa.engine import Simulation, Stop
     from fedfa.local import LocalTraining
+    from fedfa.models import ModelSettings
     from fedfa.record import Run
     from fedfa.task import Task
 
-Partition = Literal["dirichlet", "dirichlet-by-class", "iid", "shards"]
+Partition = Literal["dirichlet", "dirichlet-by-class", "iid", "shards", "natural"]
 
 
 @dataclass(frozen=True, slots=True)
 class DataSettings:
     """Which data, and how it is split among the clients."""
 
-    dataset: Literal["digits"] = "digits"
+    dataset: Literal["digits", "cifar10", "femnist"] = "digits"
+    folder: str = ""
+    """Where the data set is, unless it is embedded; without it, FEDFA_DATA."""
+    fraction: float = 1.0
+    """Share of the examples to use, drawn at random, for quick tries."""
     clients: int = 50
     partition: Partition = "dirichlet"
     alpha: float = 0.5
     shards_per_client: int = 2
 
     def __post_init__(self) -> None:
+        require(0 < self.fraction <= 1, f"fraction = {self.fraction}: must be above 0 and at most 1")
         require(self.clients >= 1, f"clients = {self.clients}: must be at least 1")
         require(self.alpha > 0, f"alpha = {self.alpha}: must be above 0")
         require(self.shards_per_client >= 1, f"shards_per_client = {self.shards_per_client}: must be at least 1")
-
-
-@dataclass(frozen=True, slots=True)
-class ModelSettings:
-    """Which model."""
-
-    name: Literal["mlp", "cnn"] = "mlp"
-    hidden: int = 64
-
-    def __post_init__(self) -> None:
-        require(self.hidden >= 1, f"hidden = {self.hidden}: must be at least 1")
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +94,7 @@ class Experiment:
     task: str
     """A task of your own as ``file.py:function`` or ``package.module:function``; empty: [data], [model], [local]."""
     data: DataSettings
-    model: ModelSettings
+    model: "ModelSettings"
     local: "LocalTraining"
     weather: Weather
     strategy: dict[str, Any]
@@ -129,7 +124,7 @@ class Experiment:
             task = function(self.seed)
             require(isinstance(task, Task), f"task = {self.task!r}: must return a fedfa.Task, returned {type(task)}")
             return task
-        return embedded_task(self.data, self.model, self.local, self.seed)
+        return image_task(self.data, self.model, self.local, self.seed)
 
     def run(
         self,
@@ -188,6 +183,7 @@ def from_table(table: dict[str, Any], source: str = "the default experiment") ->
     """Check a table of settings against what there is."""
     from fedfa.engine import Stop
     from fedfa.local import LocalTraining
+    from fedfa.models import ModelSettings
 
     known = [f.name for f in fields(Experiment) if f.name != "source"]
     for key, value in table.items():
@@ -267,31 +263,33 @@ def load_object(path: str, where: str) -> Any:
     return getattr(module, attribute)
 
 
-def embedded_task(data: DataSettings, model: ModelSettings, local: "LocalTraining", seed: int) -> "Task":
-    """The embedded data, split among clients, with one of the embedded models."""
-    from fedfa.data import digits
+def image_task(data: DataSettings, model: "ModelSettings", local: "LocalTraining", seed: int) -> "Task":
+    """A data set, split among clients, with a model that fits it."""
+    from fedfa.data import load
     from fedfa.data.partition import partition
-    from fedfa.models import BY_NAME as MODELS
+    from fedfa.models import make
     from fedfa.task import Task
 
     generator = np.random.Generator(np.random.Philox(key=keyed(seed, SPLIT)))
-    split = digits.load(generator)
+    rows = load(data.dataset, data.folder, generator).part(data.fraction, generator)
     parts = partition(
-        data.partition, split.train_targets.numpy(), data.clients, generator,
-        alpha=data.alpha, shards_per_client=data.shards_per_client,
+        data.partition, rows.train_targets.numpy(), data.clients, generator,
+        alpha=data.alpha, shards_per_client=data.shards_per_client, owners=rows.owners,
     )  # fmt: skip
+    shape = tuple(rows.train_inputs.shape[1:])
     return Task(
-        model=lambda: MODELS[model.name](model.hidden),
-        clients=[(split.train_inputs[part], split.train_targets[part]) for part in parts],
-        test=(split.test_inputs, split.test_targets),
+        model=lambda: make(model, shape, rows.classes),
+        clients=[(rows.train_inputs[part], rows.train_targets[part]) for part in parts],
+        test=(rows.test_inputs, rows.test_targets),
         local=local,
         name=f"{data.dataset}/{model.name}",
     )
 
 
 def named_task(name: str, seed: int) -> "Task":
-    """An embedded task with its default settings."""
+    """The embedded task with its default settings."""
     from fedfa.local import LocalTraining
+    from fedfa.models import ModelSettings
 
     require(name == "digits", f"task = {name!r}: must be 'digits' or a fedfa.Task")
-    return embedded_task(DataSettings(), ModelSettings(), LocalTraining(), seed)
+    return image_task(DataSettings(), ModelSettings(), LocalTraining(), seed)

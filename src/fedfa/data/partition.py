@@ -42,7 +42,7 @@ def partition(
         return shards(labels, num_clients, shards_per_client, generator)
     if kind == "natural":
         require(owners is not None, "partition = 'natural': this data set does not say who owns each example")
-        return natural(owners or ())
+        return natural(owners or (), num_clients)
     known = "dirichlet, dirichlet-by-class, iid, shards, natural"
     raise ConfigError(f"partition = {kind!r}: must be one of {known}")
 
@@ -102,9 +102,14 @@ def shards(labels: np.ndarray, num_clients: int, shards_per_client: int, generat
     return list(pieces.reshape(num_clients, shards_per_client * size))
 
 
-def natural(owners: Sequence[object]) -> Positions:
-    """Clients in the order in which their owners first appear."""
+def natural(owners: Sequence[object], num_clients: int) -> Positions:
+    """The owners with the most examples, in the order in which they first appear."""
     parts: dict[object, list[int]] = {}
     for position, owner in enumerate(owners):
         parts.setdefault(owner, []).append(position)
-    return [np.array(part) for part in parts.values()]
+    require(
+        num_clients <= len(parts),
+        f"clients = {num_clients}: the data has only {len(parts)} owners; set clients = {len(parts)} or fewer",
+    )
+    largest = sorted(parts, key=lambda owner: -len(parts[owner]))[:num_clients]
+    return [np.array(part) for owner, part in parts.items() if owner in set(largest)]

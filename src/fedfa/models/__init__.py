@@ -1,8 +1,42 @@
-"""Small models for the embedded data; larger ones live in files of their own."""
+"""Models by name, fitted to the images and classes of a data set."""
 
-from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
 
 from torch import nn
+
+from fedfa.errors import require
+from fedfa.models.resnet import Norm, ResNet18
+
+ModelName = Literal["mlp", "cnn", "resnet18"]
+
+
+@dataclass(frozen=True, slots=True)
+class ModelSettings:
+    """Which model, and how large."""
+
+    name: ModelName = "mlp"
+    hidden: int = 64
+    """Units of the hidden layer (mlp, cnn)."""
+    norm: Norm = "batch"
+    """BatchNorm or GroupNorm (resnet18)."""
+    width: int = 64
+    """Channels of the first stage (resnet18)."""
+
+    def __post_init__(self) -> None:
+        require(self.hidden >= 1, f"hidden = {self.hidden}: must be at least 1")
+        require(self.width >= 8 and self.width % 8 == 0, f"width = {self.width}: must be a multiple of 8")
+
+
+def make(settings: ModelSettings, shape: tuple[int, ...], classes: int) -> nn.Module:
+    """A model for inputs of this shape: (height, width) or (channels, height, width)."""
+    channels, height, width = shape if len(shape) == 3 else (1, *shape)
+    image = nn.Unflatten(1, (1, height)) if len(shape) == 2 else nn.Identity()
+    if settings.name == "mlp":
+        return mlp(settings.hidden, channels * height * width, classes)
+    if settings.name == "cnn":
+        return nn.Sequential(image, *cnn(settings.hidden, channels, height, width, classes))
+    return nn.Sequential(image, ResNet18(channels, classes, settings.norm, settings.width))
 
 
 def mlp(hidden: int = 64, inputs: int = 64, classes: int = 10) -> nn.Module:
@@ -10,21 +44,17 @@ def mlp(hidden: int = 64, inputs: int = 64, classes: int = 10) -> nn.Module:
     return nn.Sequential(nn.Flatten(), nn.Linear(inputs, hidden), nn.ReLU(), nn.Linear(hidden, classes))
 
 
-def cnn(hidden: int = 64, side: int = 8, classes: int = 10) -> nn.Module:
-    """Two small convolutions and one hidden layer on square images with one channel."""
+def cnn(hidden: int = 64, channels: int = 1, height: int = 8, width: int = 8, classes: int = 10) -> nn.Sequential:
+    """Two small convolutions and one hidden layer."""
     return nn.Sequential(
-        nn.Unflatten(1, (1, side)),
-        nn.Conv2d(1, 8, 3, padding=1),
+        nn.Conv2d(channels, 8, 3, padding=1),
         nn.ReLU(),
         nn.MaxPool2d(2),
         nn.Conv2d(8, 16, 3, padding=1),
         nn.ReLU(),
         nn.MaxPool2d(2),
         nn.Flatten(),
-        nn.Linear(16 * (side // 4) ** 2, hidden),
+        nn.Linear(16 * (height // 4) * (width // 4), hidden),
         nn.ReLU(),
         nn.Linear(hidden, classes),
     )
-
-
-BY_NAME: dict[str, Callable[[int], nn.Module]] = {"mlp": mlp, "cnn": cnn}
