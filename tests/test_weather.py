@@ -23,6 +23,7 @@ from fedfa.weather import (
     Weather,
     Zipf,
     keyed,
+    phones,
     uniform,
     weather_from,
 )
@@ -47,6 +48,22 @@ def test_distributions(distribution: Any, average: float, middle: float) -> None
     assert mean(values) == pytest.approx(average, rel=0.02)
     assert median(values) == pytest.approx(middle, rel=0.01)
     assert min(values) > 0
+
+
+def test_phones_are_long_tailed_and_their_links_go_together() -> None:
+    weather = weather_from("phones")
+    values = sorted(weather.speed.at(u) for u in GRID)
+    assert median(values) == pytest.approx(5.0, rel=0.02)
+    assert values[0] == pytest.approx(5 * (4638 / 76206) ** 0.566, rel=0.02)
+    assert values[-1] == pytest.approx(5 * (4638 / 212) ** 0.566, rel=0.02)
+    links = [tuple(link) for link in phones()["links"]]
+    forecast = weather.forecast(0, 1_000_000)
+    seen = {
+        (round(1e6 / d.download_seconds), round(1e6 / d.upload_seconds))
+        for d in map(forecast.delay, range(500), [0] * 500)
+    }
+    assert seen == set(links)
+    assert len(phones()["scores"]) == 307
 
 
 def test_pareto_is_capped() -> None:

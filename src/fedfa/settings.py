@@ -96,7 +96,7 @@ def suggest(seen: Any, valid: Iterable[Any], otherwise: str = "valid keys:") -> 
     """The nearest valid word, or all of them."""
     words = [str(word) for word in valid]
     longer = [word for word in words if seen and word.startswith(str(seen))]
-    near = longer or difflib.get_close_matches(str(seen), words, n=1, cutoff=0.6)
+    near = [] if seen is None else longer or difflib.get_close_matches(str(seen), words, n=1, cutoff=0.6)
     listed = f"{otherwise} {', '.join(words)}"
     return f"did you mean '{near[0]}'? ({listed})" if near else listed
 

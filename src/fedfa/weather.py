@@ -8,6 +8,8 @@ import json
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cache
+from importlib.resources import files
 from pathlib import Path
 from statistics import NormalDist
 from typing import Any, Literal, NamedTuple
@@ -38,7 +40,8 @@ def uniform(seed: int, key: int) -> float:
 
 
 # What a draw is for: one stream each.
-CHOICE, SPEED, JITTER, UPLINK, DOWNLINK, DROPOUT, PHASE, BATCHES, SPLIT, INITIAL = range(1, 11)
+CHOICE, SPEED, JITTER, LINK = range(1, 5)
+DROPOUT, PHASE, BATCHES, SPLIT, INITIAL = range(6, 11)
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +172,34 @@ class Trace:
         return self.scale * self.values[int(u * len(self.values))]
 
 
-Distribution = Constant | Uniform | Exponential | Lognormal | Pareto | Zipf | Trace
+@dataclass(frozen=True, slots=True)
+class Phones:
+    """Real phones: one of 307 models per client, slower where its AI-benchmark score is lower.
+
+    Training time falls as score^-0.57, the exponent that the same jobs on two of the phones showed. Figures from
+    FLASH (Yang et al., WWW 2021), see data/phones.json.
+    """
+
+    median: float = 5.0
+    """Seconds of the phone in the middle."""
+    kind: Literal["phones"] = "phones"
+
+    def __post_init__(self) -> None:
+        require(self.median > 0, f"median = {self.median}: must be above 0")
+
+    def at(self, u: float) -> float:
+        scores, exponent = phones()["scores"], phones()["exponent"]
+        middle = scores[len(scores) // 2]
+        return self.median * (middle / scores[int((1.0 - u) * len(scores))]) ** exponent
+
+
+@cache
+def phones() -> dict[str, Any]:
+    """What is known of real phones and their links."""
+    return json.loads((files("fedfa") / "data" / "phones.json").read_text())
+
+
+Distribution = Constant | Uniform | Exponential | Lognormal | Pareto | Zipf | Trace | Phones
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,7 +235,9 @@ class Weather:
     jitter: float = 0.0
     """Spread of each dispatch around its client's speed: a lognormal factor with this sigma and median 1."""
     uplink: Distribution | None = None
-    """Bytes per second towards the server, drawn once per client; None: sending takes no time."""
+    """Bytes per second towards the server, drawn once per client; None: sending takes no time.
+
+    Uplink and downlink follow one draw per client: who has the better of one has the better of the other."""
     downlink: Distribution | None = None
     """Bytes per second from the server, drawn once per client."""
     dropout: float = 0.0
@@ -225,9 +257,13 @@ class Weather:
 
 
 def weather_from(spec: "str | Weather") -> Weather:
-    """A Weather, or one by name: ``paper`` (3 s + Exp(5 s)), ``constant``, or any distribution with its defaults."""
+    """A Weather, or one by name: ``paper`` (3 s + Exp(5 s)), ``phones`` (real phones and their links), or any other
+    distribution with its defaults."""
     if isinstance(spec, Weather):
         return spec
+    if spec == "phones":
+        down, up = zip(*phones()["links"], strict=True)
+        return Weather(speed=Phones(), downlink=Trace(values=down), uplink=Trace(values=up))
     known: dict[str, Callable[[], Distribution]] = {
         "paper": Exponential,
         "constant": Constant,
@@ -237,7 +273,7 @@ def weather_from(spec: "str | Weather") -> Weather:
         "pareto": Pareto,
         "zipf": Zipf,
     }
-    require(spec in known, f"weather = {spec!r}: must be one of {', '.join(known)}")
+    require(spec in known, f"weather = {spec!r}: must be one of {', '.join(known)}, phones")
     return Weather(speed=known[spec]())
 
 
@@ -248,7 +284,7 @@ class Forecast:
         self._weather = weather
         self._bytes = num_bytes
         self._normal = NormalDist()
-        streams = (SPEED, JITTER, UPLINK, DOWNLINK, DROPOUT, PHASE)
+        streams = (SPEED, JITTER, LINK, DROPOUT, PHASE)
         self._stream = {stream: keyed(seed, stream) for stream in streams}
         self._speed = self._stream[SPEED]
         self._plain = not (weather.jitter or weather.dropout or weather.uplink or weather.downlink)
@@ -261,8 +297,9 @@ class Forecast:
             return Delay(0.0, compute, 0.0)
         if weather.jitter:
             compute *= math.exp(weather.jitter * self._normal.inv_cdf(uniform(keyed(stream[JITTER], client), nth)))
-        down = self._bytes / weather.downlink.at(uniform(stream[DOWNLINK], client)) if weather.downlink else 0.0
-        up = self._bytes / weather.uplink.at(uniform(stream[UPLINK], client)) if weather.uplink else 0.0
+        link = uniform(stream[LINK], client)
+        down = self._bytes / weather.downlink.at(link) if weather.downlink else 0.0
+        up = self._bytes / weather.uplink.at(link) if weather.uplink else 0.0
         lost = weather.dropout > 0 and uniform(keyed(stream[DROPOUT], client), nth) < weather.dropout
         return Delay(down, compute, up, lost)
 
