@@ -39,6 +39,9 @@ class NoTask:
     def evaluator(self, seed: int) -> Any:
         return lambda vector: Score(0.0, 0.0)
 
+    def digest(self, seed: int) -> str:
+        return "nothing to change"
+
     def label_counts(self) -> pl.DataFrame:
         return pl.DataFrame(schema={"client": pl.Int64, "label": pl.String, "examples": pl.Int64})
 

@@ -200,11 +200,15 @@ def test_a_client_that_sends_nan_is_refused_and_the_run_goes_on() -> None:
         assert np.isfinite(run.model).all()
 
 
-def test_a_hopeless_run_ends_with_an_error() -> None:
+def test_a_hopeless_run_ends_and_says_why(caplog: pytest.LogCaptureFixture) -> None:
     clients = [(torch.full((8, 4), math.nan), torch.ones(8, dtype=torch.long))] * 4
     own = fedfa.Task(model=lambda: torch.nn.Linear(4, 10), clients=clients, test=clients[0])
-    with pytest.raises(fedfa.EngineError, match=r"1000 arrivals in a row not taken, the last: refused: not finite"):
-        quick(fedfa.FedAsync(concurrency=2), own)
+    run = quick(fedfa.FedAsync(concurrency=2), own)
+    assert run.manifest["ended"] == (
+        "hopeless: 1000 arrivals in a row not taken, the last refused: not finite (NaN or Inf)"
+    )
+    assert len(run.updates) == 1000
+    assert "fedasync is hopeless" in caplog.text
 
 
 @pytest.mark.parametrize(
@@ -339,14 +343,22 @@ def test_resuming_with_other_settings_is_refused(task: fedfa.Task, tmp_path: Pat
         (lambda task: simulate("fedavg", task, executor="gpu"), "executor = 'gpu': must be auto, inline or batched"),
         (lambda task: simulate("fedavg", "cats"), "task = 'cats': must be 'digits' or a fedfa.Task"),
         (lambda task: Stop(), "set at least one of updates, seconds, accuracy, wall_seconds"),
-        (lambda task: Stop(updates=0), "updates = 0: must be above 0"),
+        (lambda task: Stop(updates=0), "updates = 0: must be above 0, and finite"),
         (
             lambda task: fedfa.FedBuff(buffer=11),
             'buffer = 11: with refill = "batch" it would never fill, for concurrency = 10',
         ),
         (lambda task: fedfa.FedFaParam(window=0), "window = 0: must be at least 1"),
+        (lambda task: fedfa.FedBuff(origin="Base"), "did you mean 'base'?"),
+        (lambda task: fedfa.FedBuff(refill="imediate"), "did you mean 'immediate'?"),
+        (lambda task: fedfa.FedBuff(buffer=2.5), "buffer = 2.5: must be a whole number"),
+        (lambda task: fedfa.FedFaParam(window="5"), 'window = "5": must be a whole number'),
+        (lambda task: fedfa.Port(laggards="urgent"), 'laggards = "urgent": must be one of ignore, wait, recall'),
         (lambda task: fedfa.FedAsync(beta=0.0), "beta = 0.0: must be above 0 and at most 1"),
-        (lambda task: fedfa.FedAsync(staleness="cubic"), "staleness = 'cubic': must be one of constant"),
+        (
+            lambda task: fedfa.FedAsync(staleness="cubic"),
+            'staleness = "cubic": must be one of constant, polynomial, hinge, or a table',
+        ),
         (lambda task: Weather(dropout=1.0), "dropout = 1.0: must be at least 0 and below 1"),
         (lambda task: fedfa.LocalTraining(epochs=0), "epochs = 0: must be at least 1"),
     ],

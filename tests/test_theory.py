@@ -39,6 +39,9 @@ class Quadratic:
     def initial(self, seed: int) -> tuple[np.ndarray, int]:
         return np.full(DIMENSION, 3.0, np.float32), DIMENSION
 
+    def digest(self, seed: int) -> str:
+        return "nothing to change"
+
     def label_counts(self) -> pl.DataFrame:
         return pl.DataFrame(schema={"client": pl.Int64, "label": pl.String, "examples": pl.Int64})
 

@@ -5,10 +5,11 @@ strategy's window, the generator that draws clients, results already computed, a
 written between any two arrivals; a run continued from it takes the very same course.
 """
 
+import hashlib
 import json
 import zipfile
 from collections.abc import Mapping
-from dataclasses import asdict, fields
+from dataclasses import fields
 from heapq import heapify
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,18 +29,8 @@ _PLAIN = ("now", "accepted", "fruitless", "dispatches", "unfilled", "wake_at")
 
 def fingerprint(engine: "Simulation") -> str:
     """What must not change between a run and its continuation."""
-    task = engine.task
-    return json.dumps(
-        {
-            "strategy": engine.described(),
-            "weather": asdict(engine.weather),
-            "task": [task.name, task.num_clients, len(engine.initial), asdict(task.local)],
-            "seed": engine.seed,
-            "evaluate_every": engine.evaluate_every,
-            "executor": engine.executor.name,
-        },
-        sort_keys=True,
-    )
+    made_with = engine.made_with() | {"seed": engine.seed, "digest": engine.task.digest(engine.seed)}
+    return hashlib.blake2b(json.dumps(made_with, sort_keys=True).encode(), digest_size=16).hexdigest()
 
 
 def save(engine: "Simulation", wall_seconds: float) -> None:
@@ -48,7 +39,7 @@ def save(engine: "Simulation", wall_seconds: float) -> None:
         return
     state = {name: getattr(engine, name) for name in _PLAIN}
     state |= {
-        "fingerprint": fingerprint(engine),
+        "fingerprint": engine.fingerprint,
         "earlier_wall": wall_seconds,
         "last_score": engine.last_score,
         "heap": engine.heap,
@@ -75,7 +66,7 @@ def load(engine: "Simulation") -> bool:
     if not path.exists():
         return False
     state = read_tree(path)
-    if state["fingerprint"] != fingerprint(engine):
+    if state["fingerprint"] != engine.fingerprint:
         raise RecordError(f"{engine.folder}: was started with other settings; resume with the same ones")
     for name in (*_PLAIN, "earlier_wall"):
         setattr(engine, name, state[name])

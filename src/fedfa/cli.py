@@ -136,7 +136,8 @@ def report(
 
     runs = find_runs(folder)
     goal = target if target is not None else runs[0].manifest.get("target")
-    page = write_report(runs, out or folder, goal, runs[0].manifest.get("command", ""))
+    commands = {run.manifest["command"] for run in runs}
+    page = write_report(runs, out or folder, goal, commands.pop() if len(commands) == 1 else "")
     rows = summarise(runs, goal)
     _print(as_rich(rows, goal))
     _say(f"Report: {page}")

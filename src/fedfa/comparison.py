@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from fedfa.core import Strategy
-from fedfa.errors import require
-from fedfa.experiment import Experiment, make_strategy, strategy_class
+from fedfa.errors import ConfigError, require
+from fedfa.experiment import Experiment, check_size, make_strategy, strategy_class
 from fedfa.record import Run
 from fedfa.settings import parse_override
 
@@ -31,12 +31,12 @@ def points(experiment: Experiment, specs: Sequence[str], seeds: Sequence[int], o
     labelled = {spec: _settings(experiment.strategy, spec) for spec in specs}
     require(len(labelled) == len(specs), f"strategies = {', '.join(specs)}: one is given twice")
     for spec, settings in labelled.items():
-        concurrency = make_strategy(settings, spec).concurrency
+        try:
+            strategy = make_strategy(settings, "strategy")
+        except ConfigError as error:
+            raise ConfigError(f"{spec}: {error}") from error
         if not experiment.task:
-            require(
-                concurrency <= experiment.data.clients,
-                f"{spec}: concurrency = {concurrency} is more than data.clients = {experiment.data.clients}",
-            )
+            check_size(strategy, experiment.data.clients, f"{spec}: ")
     return [
         Point(spec, replace(experiment, strategy=settings, seed=seed), out / f"{_file_name(spec)}-seed{seed}")
         for spec, settings in labelled.items()

@@ -11,14 +11,18 @@ neural network. The simulator and a deployment are two short loops around the sa
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
-from typing import Any, ClassVar, Literal, NamedTuple
+from dataclasses import asdict, dataclass, field, fields, is_dataclass
+from typing import Any, ClassVar, Literal, NamedTuple, get_type_hints
 
-from fedfa.errors import require
-from fedfa.vectors import Vector, distance, with_tail
+from fedfa.errors import EngineError, require
+from fedfa.settings import convert
+from fedfa.vectors import Vector, cast, distance, with_tail
 
 LARGEST_NORM = 1e30
 """A finite difference longer than this is nonsense, and could overflow the model."""
+
+MOST_WORK = 1e12
+"""More examples or steps than this are nonsense."""
 
 Refill = Literal["immediate", "batch"]
 Weighting = Literal["examples", "uniform"]
@@ -96,6 +100,7 @@ class Strategy(ABC):
     """Accepted updates whose slots have not been refilled yet."""
 
     def __post_init__(self) -> None:
+        self._check_types()
         require(self.concurrency >= 1, f"concurrency = {self.concurrency}: must be at least 1")
         require(
             self.max_staleness is None or self.max_staleness >= 0,
@@ -139,6 +144,13 @@ class Strategy(ABC):
         """Clients to call back while nothing can be published."""
         return ()
 
+    def check_clients(self, num_clients: int) -> None:
+        """Raise a ConfigError where so few clients can never do."""
+        require(
+            self.concurrency <= num_clients,
+            f"concurrency = {self.concurrency}: more than the {num_clients} clients there are",
+        )
+
     # What engines call -------------------------------------------------------------------------------------------
 
     def begin(self, model: Vector, num_trainable: int | None = None) -> Orders:
@@ -146,7 +158,18 @@ class Strategy(ABC):
         self.version, self.model, self.owed = 0, model, 0
         self._immediate = self.refill_policy == "immediate"
         self.num_trainable = model.shape[0] if num_trainable is None else num_trainable
+        require(len(model.shape) == 1, f"model: must be one flat vector, has shape {tuple(model.shape)}")
+        require(
+            0 <= self.num_trainable <= model.shape[0],
+            f"num_trainable = {self.num_trainable}: must be between 0 and the model's {model.shape[0]} entries",
+        )
         self.reset()
+        declared = {f.name for f in fields(self)}
+        for name in vars(self):
+            require(
+                name in declared or name.startswith("_"),
+                f"{type(self).__name__}.{name}: declare it with field(init=False), or a checkpoint would lose it",
+            )
         return Orders(start=self.concurrency)
 
     def receive(self, update: Update, in_flight: Mapping[int, Flight]) -> Orders:
@@ -163,6 +186,10 @@ class Strategy(ABC):
     def lost(self, client: int, in_flight: Mapping[int, Flight]) -> Orders:
         """A client failed or will never answer: its slot goes to another."""
         return Orders(start=1)
+
+    def settings(self) -> dict[str, Any]:
+        """The hyper-parameters, JSON-ready."""
+        return {f.name: _plain(getattr(self, f.name)) for f in fields(self) if f.init}
 
     def state_dict(self) -> dict[str, Any]:
         return {
@@ -190,10 +217,24 @@ class Strategy(ABC):
         start = update.base if origin == "base" else self.model
         return with_tail(update.params - start, update.params, self.num_trainable)
 
+    def _check_types(self) -> None:
+        """Settings as their annotations ask: a misspelt word must not quietly mean something else."""
+        try:
+            hints = get_type_hints(type(self))
+        except NameError:  # a class of the user's own, with names only a type checker sees
+            return
+        for f in fields(self):
+            if f.init:
+                setattr(self, f.name, convert(getattr(self, f.name), hints[f.name], f.name))
+
     def _publish(self, model: Vector | None, in_flight: Mapping[int, Flight], norm: float = math.nan) -> Orders:
         immediate = self._immediate
         if model is None:
             return Orders(int(immediate), self.recalls(in_flight), False, "", norm)
+        if model is self.model or model.shape != self.model.shape:
+            raise EngineError(f"{type(self).__name__}.aggregate must return a new model of shape {self.model.shape}")
+        if model.dtype != self.model.dtype:
+            model = cast(model, self.model.dtype)
         self.model, self.version = model, self.version + 1
         start, self.owed = (1 if immediate else self.owed), 0
         return Orders(start, (), True, "", norm)
@@ -212,8 +253,12 @@ class Strategy(ABC):
             return f"wrong shape {getattr(params, 'shape', type(params).__name__)}, not {model.shape}", math.nan
         if params.dtype is not model.dtype and params.dtype != model.dtype:
             return f"wrong dtype {params.dtype}, not {model.dtype}", math.nan
-        if not update.num_examples > 0 or not 0 < update.num_steps < math.inf:
-            return f"no work done: {update.num_examples} examples, {update.num_steps} steps", math.nan
+        try:
+            sensible = 0 < update.num_examples < MOST_WORK and 1 / MOST_WORK < update.num_steps < MOST_WORK
+        except TypeError:
+            sensible = False
+        if not sensible:
+            return f"no work done: {update.num_examples!r} examples, {update.num_steps!r} steps", math.nan
         if self.max_staleness is not None and self.staleness_of(update) > self.max_staleness:
             return f"staleness {self.staleness_of(update)} above max_staleness {self.max_staleness}", math.nan
         split = self.num_trainable
@@ -224,6 +269,13 @@ class Strategy(ABC):
         if norm + tail_norm < LARGEST_NORM:
             return "", norm
         return f"norm {norm:.3g} is absurd" if math.isfinite(norm + tail_norm) else "not finite (NaN or Inf)", norm
+
+
+def _plain(value: Any) -> Any:
+    """A setting in a form that JSON can hold."""
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    return asdict(value) if is_dataclass(value) else getattr(value, "__name__", repr(value))  # pyright: ignore
 
 
 def example_weight(update: Update, weighting: Weighting) -> float:

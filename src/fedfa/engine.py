@@ -5,11 +5,13 @@ the clock, so a run is the same on a laptop and on a GPU.
 """
 
 import gc
+import logging
 import math
 import random
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, fields
+from functools import cached_property
 from heapq import heappop, heappush
 from pathlib import Path
 from typing import Any
@@ -22,6 +24,8 @@ from fedfa.errors import EngineError, require
 from fedfa.executors.base import Trained, WorkOrder
 from fedfa.record import ACCEPTED, Recorder, Run, machine
 from fedfa.weather import CHOICE, Delay, Weather, keyed
+
+logger = logging.getLogger("fedfa")
 
 NOBODY = -1
 """Stands for a client in heap entries that only wake the engine up."""
@@ -44,9 +48,9 @@ class Stop:
 
     def __post_init__(self) -> None:
         limits = {f.name: getattr(self, f.name) for f in fields(self)}
-        require(any(v is not None for v in limits.values()), f"stop: set at least one of {', '.join(limits)}")
+        require(any(v is not None for v in limits.values()), f"set at least one of {', '.join(limits)}")
         for name, value in limits.items():
-            require(value is None or value > 0, f"{name} = {value}: must be above 0")
+            require(value is None or 0 < value < math.inf, f"{name} = {value}: must be above 0, and finite")
 
 
 @dataclass(slots=True)
@@ -105,10 +109,7 @@ class Simulation:
         interrupted: Callable[[], bool],
         progress: Callable[["Simulation"], None] | None,
     ) -> None:
-        require(
-            strategy.concurrency <= task.num_clients,
-            f"concurrency = {strategy.concurrency}: more than the {task.num_clients} clients there are",
-        )
+        strategy.check_clients(task.num_clients)
         self.strategy, self.task, self.weather, self.stop = strategy, task, weather, stop
         self.seed, self.evaluate_every, self.executor = seed, evaluate_every, executor
         self.folder, self.label = folder, label
@@ -122,6 +123,7 @@ class Simulation:
         self.now = 0.0
         self.accepted = 0
         self.fruitless = 0
+        self.hopeless = ""
         self.dispatches = 0
         self.unfilled = 0
         self.last_score = (-1, math.nan, math.nan)  # version, accuracy, loss
@@ -226,10 +228,10 @@ class Simulation:
                 self.num_bytes,
             )
         )
+        for laggard in orders.recall:
+            self._recall(laggard)
         if orders.start:
             self._dispatch(orders.start)
-        for client in orders.recall:
-            self._recall(client)
         if outcome is ACCEPTED:
             self.accepted += 1
             self.fruitless = 0
@@ -239,7 +241,8 @@ class Simulation:
         else:
             self.fruitless += 1
             if self.fruitless >= max(GIVE_UP_AFTER, 10 * strategy.concurrency):
-                raise EngineError(f"{self.label}: {self.fruitless} arrivals in a row not taken, the last: {outcome}")
+                self.hopeless = f"hopeless: {self.fruitless} arrivals in a row not taken, the last {outcome}"
+                logger.warning("%s is %s", self.label, self.hopeless)
 
     def _dispatch(self, number: int) -> None:
         """Hand the newest model to idle, available clients, drawn uniformly."""
@@ -308,6 +311,8 @@ class Simulation:
 
     def _reached(self) -> str:
         """Which limit has been met; empty while none has."""
+        if self.hopeless:
+            return self.hopeless
         if self.accepted >= self._most_updates:
             return "updates"
         if self.last_score[1] >= self._enough_accuracy:
@@ -316,10 +321,22 @@ class Simulation:
             return "seconds"
         return ""
 
-    def described(self) -> dict[str, Any]:
-        """The strategy's name and settings, JSON-ready."""
-        settings = {f.name: _plain(getattr(self.strategy, f.name)) for f in fields(self.strategy) if f.init}
-        return {"name": self.strategy.name} | settings
+    @cached_property
+    def fingerprint(self) -> str:
+        return checkpoint.fingerprint(self)
+
+    def made_with(self) -> dict[str, Any]:
+        """All settings but the seed and when to stop, JSON-ready."""
+        return {
+            "strategy": {"name": self.strategy.name} | self.strategy.settings(),
+            "weather": asdict(self.weather),
+            "task": self.task.name,
+            "num_clients": self.task.num_clients,
+            "num_parameters": len(self.initial),
+            "local": asdict(self.task.local),
+            "evaluate_every": self.evaluate_every,
+            "executor": self.executor.name,
+        }
 
     def _finish(self, ended: str, wall_seconds: float) -> Run:
         if ended == "seconds":
@@ -331,20 +348,16 @@ class Simulation:
         for flight in self.in_flight.values():
             self.executor.discard(flight.dispatch)
         strategy = self.strategy
-        manifest = {
+        manifest = self.made_with() | {
             "label": self.label,
-            "strategy": self.described(),
             "synchronous": strategy.synchronous,
             "refill": strategy.refill_policy,
             "round_size": strategy.round_size,
             "update_weight": strategy.update_weight,
             "concurrency": strategy.concurrency,
-            "task": self.task.name,
-            "num_clients": self.task.num_clients,
-            "num_parameters": len(self.initial),
-            "weather": asdict(self.weather),
-            "executor": self.executor.name,
             "seed": self.seed,
+            "stop": asdict(self.stop),
+            "fingerprint": self.fingerprint,
             "ended": ended,
             "seconds": self.now,
             "version": strategy.version,
@@ -359,10 +372,3 @@ class Simulation:
             folder=self.folder,
             model=strategy.model,
         )
-
-
-def _plain(value: Any) -> Any:
-    """A setting in a form that JSON can hold."""
-    if value is None or isinstance(value, bool | int | float | str):
-        return value
-    return asdict(value) if hasattr(value, "__dataclass_fields__") else getattr(value, "__name__", repr(value))

@@ -2,10 +2,11 @@
 
 import importlib
 import importlib.util
+import inspect
 import sys
 import tomllib
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields, is_dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -59,7 +60,7 @@ class EngineSettings:
 
     def __post_init__(self) -> None:
         require(self.evaluate_every >= 1, f"evaluate_every = {self.evaluate_every}: must be at least 1")
-        require(self.threads >= 1, f"threads = {self.threads}: must be at least 1")
+        require(1 <= self.threads <= 1024, f"threads = {self.threads}: must be between 1 and 1024")
         require(self.checkpoint_seconds > 0, f"checkpoint_seconds = {self.checkpoint_seconds}: must be above 0")
 
 
@@ -105,10 +106,9 @@ class Experiment:
 
     def as_table(self) -> dict[str, Any]:
         """The resolved experiment as nested plain values."""
-        table = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "source"}
-        plain = {
-            key: asdict(value) if hasattr(value, "__dataclass_fields__") else value for key, value in table.items()
-        }
+        strategy = {"name": self.strategy["name"]} | self.make_strategy().settings()
+        table = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "source"} | {"strategy": strategy}
+        plain: dict[str, Any] = {key: asdict(value) if is_dataclass(value) else value for key, value in table.items()}  # pyright: ignore
         if self.task:
             del plain["data"], plain["model"], plain["local"]
         return plain
@@ -121,8 +121,13 @@ class Experiment:
 
         if self.task:
             function = load_object(self.task, "task")
-            task = function(self.seed)
-            require(isinstance(task, Task), f"task = {self.task!r}: must return a fedfa.Task, returned {type(task)}")
+            require(callable(function), f"task = {self.task!r}: must be a function from seed to fedfa.Task")
+            try:
+                task = function(self.seed)
+            except Exception as error:  # code of the user's own
+                raise ConfigError(f"task = {self.task!r}: raised {_in_a_line(error)}") from error
+            kind = type(task).__name__
+            require(isinstance(task, Task), f"task = {self.task!r}: must return a fedfa.Task, returned a {kind}")
             return task
         return image_task(self.data, self.model, self.local, self.seed)
 
@@ -142,19 +147,24 @@ class Experiment:
         from fedfa.simulator import simulate
 
         strategy, task = self.make_strategy(), self.make_task()
-        require(
-            strategy.concurrency <= task.num_clients,
-            f"strategy.concurrency = {strategy.concurrency}: more than the {task.num_clients} clients there are",
-        )
-        if out is not None and not (out / "config.toml").exists():
-            with atomic(out / "config.toml") as file:
-                file.write(to_toml(self.as_table()).encode())
+        strategy.check_clients(task.num_clients)
+
+        def write_config() -> None:
+            if out is not None:
+                with atomic(out / "config.toml") as file:
+                    file.write(to_toml(self.as_table()).encode())
+
+        if out is not None:
+            require(not out.exists() or out.is_dir(), f"{out}: is a file; give a folder")
+            if not any((out / name).exists() for name in ("checkpoint.npz", "manifest.json")):
+                write_config()
         run = simulate(
             strategy, task, self.weather, self.stop, self.seed,
             evaluate_every=self.engine.evaluate_every, executor=self.engine.executor, threads=self.engine.threads,
             checkpoint_seconds=self.engine.checkpoint_seconds, out=out, resume=resume, label=label, command=command,
             target=target, interrupted=interrupted, progress=progress,
         )  # fmt: skip
+        write_config()  # once more: a continued run may have been given another stop
         return replace(run, config=self.as_table())
 
 
@@ -191,6 +201,13 @@ def from_table(table: dict[str, Any], source: str = "the default experiment") ->
             raise ConfigError(f"{key}: unknown key; {suggest(key, known)}")
         if key in ("name", "task"):
             require(isinstance(value, str), f"{key} = {value!r}: must be a text")
+        if key == "name":
+            plain = value not in ("", ".", "..") and not set(value) & set("/\\\0")
+            require(plain, f"name = {value!r}: must be a plain folder name, without slashes")
+        if key == "strategy" and not isinstance(value, dict):
+            raise ConfigError(
+                f"strategy = {value!r}: must be a table; for the name alone, set strategy.name = {value!r}"
+            )
     seed = table.get("seed", 0)
     require(
         isinstance(seed, int) and not isinstance(seed, bool) and seed >= 0, f"seed = {seed!r}: must be 0, 1, 2, ..."
@@ -216,13 +233,20 @@ def from_table(table: dict[str, Any], source: str = "the default experiment") ->
         compare=build(CompareSettings, table.get("compare", {}), "compare"),
         source=source,
     )
-    concurrency = make_strategy(strategy, "strategy").concurrency
+    made = make_strategy(strategy, "strategy")
     if not task:
-        require(
-            concurrency <= experiment.data.clients,
-            f"strategy.concurrency = {concurrency}: more than data.clients = {experiment.data.clients}; lower it",
-        )
+        check_size(made, experiment.data.clients, "strategy.")
+        highest = experiment.stop.accuracy or 0.0
+        require(highest <= 1, f"stop.accuracy = {highest}: must be at most 1; 95 % is 0.95")
     return experiment
+
+
+def check_size(strategy: Strategy, clients: int, prefix: str) -> None:
+    """Whether the strategy can work with data.clients clients."""
+    try:
+        strategy.check_clients(clients)
+    except ConfigError as error:
+        raise ConfigError(f"{prefix}{error} (data.clients = {clients})") from error
 
 
 def make_strategy(table: dict[str, Any], where: str) -> Strategy:
@@ -235,8 +259,9 @@ def strategy_class(name: Any, where: str) -> type[Strategy]:
     if isinstance(name, str) and ":" in name:
         cls = load_object(name, where)
         require(isinstance(cls, type) and issubclass(cls, Strategy), f"{where} = {name!r}: is not a fedfa.Strategy")
+        require(not inspect.isabstract(cls), f"{where} = {name!r}: does not define aggregate(update, in_flight)")
         return cls
-    if name not in BY_NAME:
+    if not isinstance(name, str) or name not in BY_NAME:
         raise ConfigError(f"{where} = {name!r}: {suggest(name, BY_NAME, 'must be one of')}")
     return BY_NAME[name]
 
@@ -257,10 +282,17 @@ def load_object(path: str, where: str) -> Any:
             spec.loader.exec_module(module)
         else:
             module = importlib.import_module(module_name)
-    except ImportError as error:
-        raise ConfigError(f"{where} = {path!r}: cannot be imported ({error})") from error
+    except ConfigError:
+        raise
+    except Exception as error:  # code of the user's own
+        raise ConfigError(f"{where} = {path!r}: cannot be imported ({_in_a_line(error)})") from error
     require(hasattr(module, attribute), f"{where} = {path!r}: {module_name} has no {attribute}")
     return getattr(module, attribute)
+
+
+def _in_a_line(error: Exception) -> str:
+    lines = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {lines[0] if lines else 'no message'}"
 
 
 def image_task(data: DataSettings, model: "ModelSettings", local: "LocalTraining", seed: int) -> "Task":

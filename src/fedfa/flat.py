@@ -60,16 +60,49 @@ class Layout:
             parts += buffers.split(self.sizes[count:])
         return {name: part.view(shape) for name, part, shape in zip(self.names, parts, self.shapes, strict=True)}
 
-    def bind(self, module: nn.Module, flat: Tensor, gradient: Tensor) -> None:
-        """Make the module live in ``flat``, and its gradients in ``gradient``: one copy loads a whole model."""
-        views = self.views(flat[: self.num_trainable], flat[self.num_trainable :])
-        gradients = gradient.split(self.sizes[: self.num_parameter_tensors])
-        for position, (name, view) in enumerate(views.items()):
-            owner_name, _, leaf = name.rpartition(".")
-            owner = module.get_submodule(owner_name)
-            if position < self.num_parameter_tensors:
-                parameter = owner.get_parameter(leaf)
-                parameter.data = view
-                parameter.grad = gradients[position].view(view.shape)
+
+class Bound:
+    """A module that lives in one flat vector: loading a model is one copy, and gradients come as one vector.
+
+    A model may replace a buffer instead of writing into it, and may count in buffers that do not travel: neither must
+    carry over from one client to the next: ``load`` puts every buffer back, and ``collect`` fetches what was replaced.
+    """
+
+    def __init__(self, module: nn.Module) -> None:
+        self.module = module
+        self.layout = layout = Layout.of(module)
+        self.flat = layout.pack(module)
+        self.trainable = self.flat[: layout.num_trainable]
+        self.gradient = torch.zeros(layout.num_trainable)
+        views = layout.views(self.trainable, self.flat[layout.num_trainable :])
+        parameters = dict(module.named_parameters())
+        names = layout.names[: layout.num_parameter_tensors]
+        for name, part in zip(names, self.gradient.split(layout.sizes[: len(names)]), strict=True):
+            parameters[name].data = views[name]
+            parameters[name].grad = part.view(views[name].shape)
+        self._travelling: list[tuple[dict[str, Tensor | None], str, Tensor]] = []
+        self._resting: list[tuple[dict[str, Tensor | None], str, Tensor]] = []
+        for name, buffer in module.named_buffers():
+            owner, _, leaf = name.rpartition(".")
+            home = module.get_submodule(owner)._buffers
+            if name in views:
+                self._travelling.append((home, leaf, views[name]))
             else:
-                owner._buffers[leaf] = view
+                self._resting.append((home, leaf, buffer.clone()))
+        self.load(self.flat.clone())
+
+    def load(self, vector: Tensor) -> None:
+        self.flat.copy_(vector)
+        for home, leaf, view in self._travelling:
+            home[leaf] = view
+        for home, leaf, value in self._resting:
+            home[leaf] = value.clone()
+
+    def collect(self) -> Tensor:
+        """The flat vector, with buffers that were replaced."""
+        for home, leaf, view in self._travelling:
+            current = home[leaf]
+            if current is not None and current is not view:
+                view.copy_(current.detach())
+                home[leaf] = view
+        return self.flat

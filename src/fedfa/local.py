@@ -28,7 +28,7 @@ class LocalTraining:
     def __post_init__(self) -> None:
         require(self.epochs >= 1, f"epochs = {self.epochs}: must be at least 1")
         require(self.batch_size >= 1, f"batch_size = {self.batch_size}: must be at least 1")
-        require(self.lr > 0, f"lr = {self.lr}: must be above 0")
+        require(0 < self.lr < float("inf"), f"lr = {self.lr}: must be above 0, and finite")
         require(self.optimizer in ("sgd", "adamw"), f"optimizer = {self.optimizer!r}: must be sgd or adamw")
         require(0 <= self.momentum < 1, f"momentum = {self.momentum}: must be at least 0 and below 1")
         require(self.weight_decay >= 0, f"weight_decay = {self.weight_decay}: must be 0 or more")

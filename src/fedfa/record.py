@@ -20,7 +20,7 @@ import platform
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -28,7 +28,7 @@ import numpy as np
 import polars as pl
 
 import fedfa
-from fedfa.errors import RecordError
+from fedfa.errors import RecordError, require
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -265,12 +265,28 @@ def read_run(folder: Path) -> Run:
 
 def find_runs(folder: Path) -> list[Run]:
     """The finished run in this folder, or all finished runs below it, by name."""
-    if not folder.is_dir():
-        raise RecordError(f"{folder}: no such folder; give one that a run or a comparison wrote")
+    require(folder.is_dir(), f"{folder}: no such folder; give one that a run or a comparison wrote")
     places = sorted(manifest.parent for manifest in folder.rglob("manifest.json"))
     if not places:
         raise RecordError(f"{folder}: holds no finished run; finish one with 'fedfa run --resume --out {folder}'")
-    return [read_run(place) for place in places]
+    return _told_apart([read_run(place) for place in places])
+
+
+def _told_apart(runs: list[Run]) -> list[Run]:
+    """Runs of one label are its seeds; where they differ in more than the seed, each gets its folder's name."""
+    settings: dict[str, set[str]] = {}
+    seeds: dict[str, list[int]] = {}
+    for run in runs:
+        made_with = {key: run.manifest[key] for key in ("strategy", "weather", "task", "num_clients", "local", "stop")}
+        settings.setdefault(run.label, set()).add(json.dumps(made_with, sort_keys=True))
+        seeds.setdefault(run.label, []).append(run.seed)
+    mixed = {label for label in settings if len(settings[label]) > 1 or len(set(seeds[label])) < len(seeds[label])}
+    return [
+        replace(run, manifest=run.manifest | {"label": f"{run.label} ({run.folder.name})"})
+        if run.label in mixed and run.folder is not None
+        else run
+        for run in runs
+    ]
 
 
 def machine() -> dict[str, Any]:
@@ -291,6 +307,8 @@ def machine() -> dict[str, Any]:
 def atomic(path: Path) -> Iterator[BinaryIO]:
     """A file that appears under its name only when it is complete and on disk."""
     path.parent.mkdir(parents=True, exist_ok=True)
+    for abandoned in path.parent.glob(f".{path.name}.*"):  # by a process that was killed while writing
+        abandoned.unlink(missing_ok=True)
     descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(descriptor, "wb") as file:

@@ -52,17 +52,20 @@ def replay(
     for position, arrival in enumerate(arrivals):
         dispatch = position if arrival.dispatch is None else arrival.dispatch
         open_dispatch = -1 if arrival.dispatch in answered else dispatch
+        known = isinstance(arrival.base_version, int | np.integer) and arrival.base_version in published
         update = Update(
             client=arrival.client,
             dispatch=dispatch,
             base_version=arrival.base_version,
             params=_as_model(arrival.params, model.dtype),
-            base=published.get(arrival.base_version, model),
+            base=published[arrival.base_version] if known else model,
             num_examples=arrival.num_examples,
             num_steps=arrival.num_steps,
         )
         with np.errstate(over="ignore"):  # absurd numbers are refused, not warned about
-            orders = strategy.receive(update, {arrival.client: Flight(open_dispatch, arrival.base_version)})
+            orders = strategy.receive(
+                update, {arrival.client: Flight(open_dispatch, arrival.base_version if known else -1)}
+            )
         if orders.refused:
             models.refused[position] = orders.refused
         elif arrival.dispatch is not None:

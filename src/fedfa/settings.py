@@ -4,8 +4,10 @@ The dataclasses themselves say which keys exist, of which type, and (in ``__post
 module turns whatever is wrong into one line that names the key, the value seen and the remedy.
 """
 
+import collections.abc
 import difflib
 import json
+import math
 import tomllib
 import types
 from collections.abc import Iterable, Mapping
@@ -35,7 +37,8 @@ def build(cls: type[T], table: Any, where: str = "") -> T:
     try:
         return cls(**values)
     except ConfigError as error:
-        raise ConfigError(f"{where}.{error}" if where else str(error)) from error
+        about_a_key = str(error).split(" ", 1)[0] in known
+        raise ConfigError(f"{where}{'.' if about_a_key else ': '}{error}" if where else str(error)) from error
 
 
 def convert(value: Any, hint: Any, path: str) -> Any:
@@ -44,7 +47,7 @@ def convert(value: Any, hint: Any, path: str) -> Any:
     if origin in (Union, types.UnionType):
         return _one_of(value, options, path)
     if origin is Literal:
-        if value not in options:
+        if not any(value is option or value == option for option in options):
             raise ConfigError(f"{path} = {show(value)}: {suggest(value, options, 'must be one of')}")
         return value
     if origin is tuple:
@@ -53,10 +56,16 @@ def convert(value: Any, hint: Any, path: str) -> Any:
         return tuple(convert(item, options[0], f"{path}[{n}]") for n, item in enumerate(value))
     if is_dataclass(hint):
         return build(hint, value, path)  # pyright: ignore[reportArgumentType]
-    if hint is Any or origin is dict or hint is dict:
+    if origin is collections.abc.Callable:
+        if not callable(value):
+            raise ConfigError(f"{path} = {show(value)}: must be a function")
+        return value
+    if not isinstance(hint, type):
         return value
     if hint is float and isinstance(value, int) and not isinstance(value, bool):
-        return float(value)
+        value = float(value) if abs(value) < 2**1000 else math.inf
+    if hint is float and isinstance(value, float) and not math.isfinite(value):
+        raise ConfigError(f"{path} = {show(value)}: must be finite")
     if not isinstance(value, hint) or (isinstance(value, bool) and hint is not bool):
         names = {int: "a whole number", float: "a number", str: "a text", bool: "true or false"}
         raise ConfigError(f"{path} = {show(value)}: must be {names.get(hint, hint.__name__)}")
@@ -67,6 +76,8 @@ def _one_of(value: Any, options: tuple[Any, ...], path: str) -> Any:
     if value is None and types.NoneType in options:
         return None
     real = [option for option in options if option is not types.NoneType]
+    if any(is_dataclass(option) and isinstance(value, option) for option in real):  # pyright: ignore
+        return value
     tables: list[Any] = [option for option in real if is_dataclass(option)]
     with_kind = [option for option in tables if "kind" in option.__dataclass_fields__]
     kinds: dict[str, Any] = {option.__dataclass_fields__["kind"].default: option for option in with_kind}
@@ -74,7 +85,7 @@ def _one_of(value: Any, options: tuple[Any, ...], path: str) -> Any:
         if not kinds:
             return build(tables[0], value, path)
         kind = value.get("kind")
-        if kind not in kinds:
+        if not isinstance(kind, str) or kind not in kinds:
             raise ConfigError(f"{path}.kind = {show(kind)}: {suggest(kind, kinds, 'must be one of')}")
         return build(kinds[kind], value, path)
     if isinstance(value, str) and value in kinds:
@@ -86,7 +97,7 @@ def _one_of(value: Any, options: tuple[Any, ...], path: str) -> Any:
             return convert(value, option, path)
         except ConfigError as error:
             errors.append(error)
-    if errors:
+    if errors and not kinds:
         raise errors[0]
     expected = f"one of {', '.join(kinds)}, or a table" if kinds else "a table of settings"
     raise ConfigError(f"{path} = {show(value)}: must be {expected}")
@@ -147,4 +158,6 @@ def to_toml(table: Mapping[str, Any], prefix: str = "") -> str:
 def _toml_value(value: Any) -> str:
     if isinstance(value, list | tuple):
         return f"[{', '.join(map(_toml_value, value))}]"
-    return json.dumps(value)
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    return json.dumps(value, ensure_ascii=False)

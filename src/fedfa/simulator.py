@@ -1,6 +1,7 @@
 """``simulate``: one call from strategy, task and weather to a finished, recorded run."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -56,9 +57,8 @@ def simulate(
     require(evaluate_every >= 1, f"evaluate_every = {evaluate_every}: must be at least 1")
     require(threads >= 1, f"threads = {threads}: must be at least 1")
     folder = None if out is None else Path(out)
-    if folder is not None and (folder / "manifest.json").exists():
-        if resume:
-            return read_run(folder)
+    finished = folder is not None and (folder / "manifest.json").exists()
+    if finished and not resume:
         raise RecordError(f"{folder}: holds a finished run; choose another folder")
     if folder is not None and not resume and (folder / "checkpoint.npz").exists():
         raise RecordError(f"{folder}: holds an unfinished run; continue it with resume, or choose another folder")
@@ -74,15 +74,27 @@ def simulate(
             evaluate_every=evaluate_every,
             executor=make_executor(executor, task, seed) if isinstance(executor, str) else executor,
             folder=folder,
-            label=label or strategy.name,
+            label=label or strategy.name or type(strategy).__name__,
             checkpoint_seconds=checkpoint_seconds,
             interrupted=interrupted,
             progress=progress,
         )
+        if finished and folder is not None:
+            return _same_run(folder, engine)
         run = engine.run(resume)
     finally:
         torch.set_num_threads(before)
     run.manifest.update(command=command, target=target)
     if folder is not None:
         write_run(folder, run)
+    return run
+
+
+def _same_run(folder: Path, engine: Simulation) -> Run:
+    """The finished run in this folder, if it is the one that was asked for."""
+    run = read_run(folder)
+    if run.manifest["fingerprint"] != engine.fingerprint:
+        raise RecordError(f"{folder}: holds a finished run with other settings; choose another folder")
+    if run.manifest["stop"] != asdict(engine.stop):
+        raise RecordError(f"{folder}: holds a run that has ended at another stop; choose another folder")
     return run

@@ -1,5 +1,7 @@
 """A learning task: every client's data, a model, how to train it locally and how to judge it."""
 
+import hashlib
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,7 +14,7 @@ from torch import Tensor, nn
 from torch.utils.data import Dataset
 
 from fedfa.errors import require
-from fedfa.flat import Layout
+from fedfa.flat import Bound, Layout
 from fedfa.local import LocalTraining, shuffled
 from fedfa.weather import INITIAL, keyed
 
@@ -82,6 +84,13 @@ class Task:
         sizes = self.local.batch_sizes(self.sizes[client])
         return [batch for epoch in table for batch in epoch.split(sizes)]
 
+    def digest(self, seed: int) -> str:
+        """Changes with the data, who holds it, or the initial model."""
+        state = hashlib.blake2b(json.dumps(self.sizes).encode(), digest_size=16)
+        for array in (self.inputs.numpy(), self.targets.numpy(), self.initial(seed)[0]):
+            state.update(np.ascontiguousarray(array).data.cast("B"))
+        return state.hexdigest()
+
     def label_counts(self) -> pl.DataFrame:
         """Examples per client and label; empty where targets are not class numbers."""
         if self.targets.is_floating_point() or self.targets.dim() != 1:
@@ -100,20 +109,17 @@ class Evaluator:
 
     def __init__(self, task: Task, module: nn.Module) -> None:
         self._task = task
-        self._module = module.eval()
-        layout = Layout.of(module)
-        self._flat = layout.pack(module)
-        layout.bind(module, self._flat, torch.zeros(layout.num_trainable))
+        self._bound = Bound(module.eval())
 
     def __call__(self, vector: np.ndarray) -> "Score":
         task = self._task
-        self._flat.copy_(torch.from_numpy(vector))
+        self._bound.load(torch.from_numpy(vector))
         metric = loss = 0.0
         with torch.inference_mode():
             for inputs, targets in zip(
                 task.test_inputs.split(EVALUATION_BATCH), task.test_targets.split(EVALUATION_BATCH), strict=True
             ):
-                outputs = self._module(inputs)
+                outputs = self._bound.module(inputs)
                 metric += float(task.metric(outputs, targets)) * len(targets)
                 loss += float(task.loss(outputs, targets)) * len(targets)
         return Score(metric / len(task.test_targets), loss / len(task.test_targets))

@@ -52,6 +52,10 @@ def zeros64(vector: Vector) -> Vector:
     return np.zeros(vector.shape, np.float64) if isinstance(vector, np.ndarray) else vector.double().zero_()
 
 
+def cast(vector: Vector, dtype: Any) -> Vector:
+    return vector.astype(dtype) if isinstance(vector, np.ndarray) else vector.to(dtype)
+
+
 def _float64(vector: Vector) -> Vector:
     return vector.astype(np.float64) if isinstance(vector, np.ndarray) else vector.double()
 

@@ -6,10 +6,12 @@ same weather, nothing is stored for clients that are never touched, and a resume
 
 import json
 import math
+from bisect import bisect_left
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
+from itertools import accumulate
 from pathlib import Path
 from statistics import NormalDist
 from typing import Any, Literal, NamedTuple
@@ -97,7 +99,8 @@ class Lognormal:
     kind: Literal["lognormal"] = "lognormal"
 
     def __post_init__(self) -> None:
-        require(self.median > 0 <= self.sigma, f"median = {self.median}, sigma = {self.sigma}: must be > 0 and >= 0")
+        require(self.median > 0, f"median = {self.median}: must be above 0")
+        require(0 <= self.sigma <= 10, f"sigma = {self.sigma}: must be between 0 and 10")
 
     def at(self, u: float) -> float:
         return self.median * math.exp(self.sigma * NormalDist().inv_cdf(u))
@@ -113,7 +116,8 @@ class Pareto:
     kind: Literal["pareto"] = "pareto"
 
     def __post_init__(self) -> None:
-        require(min(self.scale, self.shape) > 0, f"scale = {self.scale}, shape = {self.shape}: must be above 0")
+        require(self.scale > 0, f"scale = {self.scale}: must be above 0")
+        require(self.shape >= 0.1, f"shape = {self.shape}: must be at least 0.1")
         require(self.cap >= self.scale, f"cap = {self.cap}: must be at least scale = {self.scale}")
 
     def at(self, u: float) -> float:
@@ -128,21 +132,20 @@ class Zipf:
     exponent: float = 1.5
     ranks: int = 20
     kind: Literal["zipf"] = "zipf"
-    _cumulative: tuple[float, ...] = field(init=False, repr=False, compare=False, default=())
 
     def __post_init__(self) -> None:
         require(self.scale > 0 and self.exponent >= 0, f"scale = {self.scale}, exponent = {self.exponent}: too small")
         require(self.ranks >= 1, f"ranks = {self.ranks}: must be at least 1")
-        weights = [rank**-self.exponent for rank in range(1, self.ranks + 1)]
-        total, running, cumulative = sum(weights), 0.0, []
-        for weight in weights:
-            running += weight / total
-            cumulative.append(running)
-        object.__setattr__(self, "_cumulative", tuple(cumulative))
 
     def at(self, u: float) -> float:
-        rank = next((r for r, edge in enumerate(self._cumulative, 1) if u <= edge), self.ranks)
-        return self.scale * rank
+        edges = _zipf_edges(self.exponent, self.ranks)
+        return self.scale * min(bisect_left(edges, u) + 1, self.ranks)
+
+
+@cache
+def _zipf_edges(exponent: float, ranks: int) -> tuple[float, ...]:
+    weights = [rank**-exponent for rank in range(1, ranks + 1)]
+    return tuple(edge / sum(weights) for edge in accumulate(weights))
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,16 +160,17 @@ class Trace:
     def __post_init__(self) -> None:
         values: Any = self.values
         if self.file:
-            require(not values, "trace: give values or file, not both")
+            require(not values, "give values or file, not both")
             try:
                 values = json.loads(Path(self.file).expanduser().read_text())
             except (OSError, ValueError) as error:
                 raise ConfigError(f"file = {self.file!r}: no readable JSON list of seconds ({error})") from error
         good = isinstance(values, list | tuple) and len(values) > 0
         good = good and all(isinstance(v, int | float) and 0 < v < math.inf for v in values)
-        require(good, "trace: needs at least one number, all above 0")
+        require(good, "needs at least one number, all above 0")
         require(self.scale > 0, f"scale = {self.scale}: must be above 0")
         object.__setattr__(self, "values", tuple(float(v) for v in values))
+        object.__setattr__(self, "file", "")  # what was read is what counts from now on
 
     def at(self, u: float) -> float:
         return self.scale * self.values[int(u * len(self.values))]
@@ -248,7 +252,7 @@ class Weather:
     """When clients take new work; None: always."""
 
     def __post_init__(self) -> None:
-        require(self.jitter >= 0, f"jitter = {self.jitter}: must be 0 or more")
+        require(0 <= self.jitter <= 10, f"jitter = {self.jitter}: must be between 0 and 10")
         require(0 <= self.dropout < 1, f"dropout = {self.dropout}: must be at least 0 and below 1")
         require(self.timeout_seconds > 0, f"timeout_seconds = {self.timeout_seconds}: must be above 0")
 

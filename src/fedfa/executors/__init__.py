@@ -6,6 +6,7 @@ together, and the run is the same.
 """
 
 import logging
+from functools import cache
 from typing import Literal, Protocol
 
 from fedfa.errors import require
@@ -47,6 +48,11 @@ class Executor(Protocol):
         ...
 
 
+@cache
+def _say_once(text: str) -> None:
+    logger.warning(text)
+
+
 def make_executor(name: str, task: Task, seed: int) -> Executor:
     """The executor of this name; ``auto`` takes the faster one for the model at hand."""
     from fedfa.executors.batched import Batched, CannotBatch, flops_per_step
@@ -60,5 +66,5 @@ def make_executor(name: str, task: Task, seed: int) -> Executor:
     try:
         return Batched(task, seed)
     except CannotBatch as reason:
-        logger.warning("This model cannot be batched (%s); training clients one by one.", reason)
+        _say_once(f"This model cannot be batched ({reason}); training clients one by one.")
         return Inline(task, seed)

@@ -5,6 +5,7 @@ in between (see capture.py). Clients of unequal size train side by side: at ever
 the same size go together, in groups of a power of two so that few shapes need capturing.
 """
 
+import warnings
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
@@ -16,7 +17,6 @@ from torch.func import functional_call, grad_and_value, vmap
 from fedfa.executors.base import Trained, WorkOrder
 from fedfa.executors.capture import CannotCapture, capture
 from fedfa.executors.inline import Inline
-from fedfa.flat import Layout
 from fedfa.task import Task
 
 T = TypeVar("T")
@@ -39,11 +39,9 @@ class Batched(Inline):
 
     def __init__(self, task: Task, seed: int) -> None:
         super().__init__(task, seed)
-        self._layout = Layout.of(self._module)
-        self._integers = {
-            name: buffer.clone()
-            for name, buffer in self._module.named_buffers()
-            if not buffer.is_floating_point() and name in self._module.state_dict()
+        self._module, self._layout = self._bound.module, self._bound.layout
+        self._resting = {
+            name: buffer.clone() for name, buffer in self._module.named_buffers() if name not in self._layout.names
         }
         self._uses: Counter[Any] = Counter()
         self._captured: dict[Any, Callable[..., Tensor]] = {}
@@ -129,8 +127,8 @@ class Batched(Inline):
             # BatchNorm writes its statistics in place, and loses them under vmap unless each tensor is its own
             views = layout.views(params, buffers)
             statistics = {name: views[name].clone(memory_format=torch.contiguous_format) for name in buffer_names}
-            integers = {name: value.clone() for name, value in self._integers.items()}
-            outputs = functional_call(module, views | statistics | integers, (inputs,))
+            resting = {name: value.clone() for name, value in self._resting.items()}
+            outputs = functional_call(module, views | statistics | resting, (inputs,))
             after = torch.cat([value.reshape(-1) for value in statistics.values()]) if statistics else buffers
             return task.loss(outputs, targets), after
 
@@ -150,21 +148,27 @@ class Batched(Inline):
         task, layout = self._task, self._layout
         if any(isinstance(m, torch.nn.modules.dropout._DropoutNd) and m.p > 0 for m in self._module.modules()):
             raise CannotBatch("it draws random numbers: dropout")
-        initial = self._flat.clone()
+        initial = self._bound.flat.clone()
         memory = task.local.new_memory(initial[: layout.num_trainable])
-        batch = task.batches(self._seed, 0, 0, 1)[0].repeat(2, 1)
+        usual = next(c for c, n in enumerate(task.sizes) if task.local.batch_sizes(n)[0] == self._usual_size)
+        batch = task.batches(self._seed, usual, 0, 1)[0].repeat(2, 1)
         inputs, targets = task.inputs[batch], task.targets[batch]
         state = [tensor.repeat(2, 1) for tensor in (initial, initial, *memory)]
         try:
-            captured = capture(self._vectorised(0.0), *[tensor.clone() for tensor in state], inputs, targets)
+            with warnings.catch_warnings():  # torch warns where it would loop over clients after all
+                warnings.simplefilter("error", UserWarning)
+                captured = capture(self._vectorised(0.0), *[tensor.clone() for tensor in state], inputs, targets)
         except CannotCapture as error:
-            raise CannotBatch(str(error)) from error
+            raise CannotBatch(f"its step cannot be traced: {error}") from error
         captured(*state, inputs, targets)
-        self._gradient.zero_()
-        task.loss(self._module(inputs[0]), targets[0]).backward()
+        bound = self._bound
+        bound.load(initial)
+        bound.gradient.zero_()
+        task.loss(bound.module(inputs[0]), targets[0]).backward()
         with torch.no_grad():
-            task.local.step(self._trainable, self._gradient, memory, initial[: layout.num_trainable], 0.0)
-        apart, moved = (state[0][1] - self._flat).norm(), (self._flat - initial).norm()
+            task.local.step(bound.trainable, bound.gradient, memory, initial[: layout.num_trainable], 0.0)
+        plain = bound.collect()
+        apart, moved = (state[0][1] - plain).norm(), (plain - initial).norm()
         if not apart <= LARGEST_ERROR * moved + 1e-6:
             raise CannotBatch(f"a batched step differs from a plain one by {float(apart / moved):.1%} of its length")
 

@@ -31,7 +31,8 @@ def capture(function: Callable[..., Any], *examples: Tensor) -> Callable[..., An
         compiled: Any = torch.jit.CompilationUnit(source).captured
     except Exception as error:  # tracing runs arbitrary user code: whatever it raises means "not this model"
         lines = str(error).strip().splitlines()
-        raise CannotCapture(f"{type(error).__name__}: {lines[0] if lines else 'no message'}") from error
+        first = lines[0] if lines else "no message"
+        raise CannotCapture(f"{type(error).__name__}: {first[:80]}{'...' * (len(first) > 80)}") from error
 
     def run(*inputs: Tensor) -> Any:
         with torch.no_grad():

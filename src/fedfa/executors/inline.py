@@ -3,7 +3,7 @@
 import torch
 
 from fedfa.executors.base import Trained, WorkOrder
-from fedfa.flat import Layout
+from fedfa.flat import Bound
 from fedfa.task import Task
 from fedfa.weather import BATCHES, keyed
 
@@ -16,12 +16,7 @@ class Inline:
     def __init__(self, task: Task, seed: int) -> None:
         self._task = task
         self._seed = seed
-        self._module = task.build(seed)
-        layout = Layout.of(self._module)
-        self._flat = layout.pack(self._module)
-        self._gradient = torch.zeros(layout.num_trainable)
-        self._trainable = self._flat[: layout.num_trainable]
-        layout.bind(self._module, self._flat, self._gradient)
+        self._bound = Bound(task.build(seed))
         self._orders: dict[int, WorkOrder] = {}
         self._finished: dict[int, Trained] = {}
 
@@ -49,23 +44,24 @@ class Inline:
 
     def train(self, order: WorkOrder) -> Trained:
         task, local = self._task, self._task.local
+        bound = self._bound
         base = torch.from_numpy(order.base)
-        self._flat.copy_(base)
-        base = base[: len(self._trainable)]
-        memory = local.new_memory(self._trainable)
+        bound.load(base)
+        base = base[: len(bound.trainable)]
+        memory = local.new_memory(bound.trainable)
         batches = task.batches(self._seed, order.client, order.nth, order.epochs)
         losses = torch.empty(len(batches))
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(keyed(self._seed, BATCHES, order.client, order.nth, 1) >> 1)
             for number, batch in enumerate(batches):
-                self._gradient.zero_()
-                loss = task.loss(self._module(task.inputs[batch]), task.targets[batch])
+                bound.gradient.zero_()
+                loss = task.loss(bound.module(task.inputs[batch]), task.targets[batch])
                 loss.backward()
                 with torch.no_grad():
-                    local.step(self._trainable, self._gradient, memory, base, order.prox_mu)
+                    local.step(bound.trainable, bound.gradient, memory, base, order.prox_mu)
                 losses[number] = loss.detach()
         return Trained(
-            params=self._flat.numpy().copy(),
+            params=bound.collect().numpy().copy(),
             num_examples=task.sizes[order.client],
             num_steps=local.effective_steps(len(batches), order.prox_mu),
             loss=float(losses.mean()),

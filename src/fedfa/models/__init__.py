@@ -24,8 +24,9 @@ class ModelSettings:
     """Channels of the first stage (resnet18)."""
 
     def __post_init__(self) -> None:
-        require(self.hidden >= 1, f"hidden = {self.hidden}: must be at least 1")
-        require(self.width >= 8 and self.width % 8 == 0, f"width = {self.width}: must be a multiple of 8")
+        require(1 <= self.hidden <= 10**6, f"hidden = {self.hidden}: must be between 1 and 1,000,000")
+        good = 8 <= self.width <= 1024 and self.width % 8 == 0
+        require(good, f"width = {self.width}: must be a multiple of 8, at most 1024")
 
 
 def make(settings: ModelSettings, shape: tuple[int, ...], classes: int) -> nn.Module:

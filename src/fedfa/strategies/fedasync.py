@@ -32,9 +32,5 @@ class FedAsync(Strategy):
         require(0 < self.beta <= 1, f"beta = {self.beta}: must be above 0 and at most 1")
         self._s = staleness_function(self.staleness)
 
-    @property
-    def update_weight(self) -> float | None:
-        return self.beta
-
     def aggregate(self, update: Update, in_flight: Mapping[int, Flight]) -> Vector | None:
         return blend(self.model, update.params, self.beta * self._s(self.staleness_of(update)))

@@ -36,6 +36,10 @@ class FedBuff(Buffered):
         super().__post_init__()
         self._s = staleness_function(self.staleness)
 
+    @property
+    def update_weight(self) -> float | None:
+        return super().update_weight if self.origin == "base" else None
+
     def aggregate(self, update: Update, in_flight: Mapping[int, Flight]) -> Vector | None:
         n_k = example_weight(update, self.weighting)
         s = self._s(self.staleness_of(update))

@@ -50,6 +50,13 @@ class SlidingWindow(Strategy, ABC):
     def round_size(self) -> int:
         return self.window
 
+    def check_clients(self, num_clients: int) -> None:
+        super().check_clients(num_clients)
+        require(
+            not self.one_slot_per_client or self.window <= num_clients,
+            f"window = {self.window}: with one_slot_per_client it never fills from {num_clients} clients; lower it",
+        )
+
     def reset(self) -> None:
         self.results = Window(self.model, self.num_trainable, self.window, self.one_slot_per_client)
 
@@ -103,7 +110,7 @@ class FedFaDelta(SlidingWindow):
 
     @property
     def update_weight(self) -> float | None:
-        return self.step_size
+        return self.step_size if self.origin == "base" else None
 
     def entry(self, update: Update, n_k: float) -> Entry:
         s = self._s(self.staleness_of(update))

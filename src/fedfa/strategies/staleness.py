@@ -48,7 +48,7 @@ class Hinge:
 
 
 Name = Literal["constant", "polynomial", "hinge"]
-Staleness = Name | Constant | Polynomial | Hinge
+Staleness = Name | Constant | Polynomial | Hinge | Callable[[int], float]
 _BY_NAME: dict[str, type[Constant | Polynomial | Hinge]] = {
     "constant": Constant,
     "polynomial": Polynomial,
