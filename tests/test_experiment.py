@@ -181,3 +181,62 @@ def test_comparisons_are_checked_before_anything_runs(tmp_path: Path) -> None:
             points(experiment, specs, seeds, tmp_path)
         assert message in str(caught.value)
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        ["weather.speed=zipf"],
+        ["name=😀 ü"],
+        ["strategy.name=fedasync", 'strategy.staleness={kind="hinge", a=2.0, b=1.0}'],
+        ["weather=phones"],
+        ["strategy.name=port-urgent", "data.dataset=femnist", "data.partition=natural", "data.clients=12"],
+    ],
+    ids=str,
+)
+def test_a_run_can_be_repeated_from_its_own_config(overrides: list[str], tmp_path: Path) -> None:
+    experiment = load_experiment(None, overrides)
+    (tmp_path / "config.toml").write_text(to_toml(experiment.as_table()))
+    again = load_experiment(tmp_path / "config.toml")
+    assert again.as_table() == experiment.as_table()
+    assert again.make_strategy().settings() == experiment.make_strategy().settings()
+
+
+def test_a_trace_file_is_kept_as_its_values(tmp_path: Path) -> None:
+    (tmp_path / "t.json").write_text("[1, 2]")
+    experiment = from_table({"weather": {"speed": {"kind": "trace", "file": str(tmp_path / "t.json")}}})
+    again = from_table(tomllib.loads(to_toml(experiment.as_table())))
+    assert again.weather.speed == experiment.weather.speed
+
+
+@pytest.mark.parametrize(
+    ("code", "setting", "message"),
+    [
+        ("def f(:", "task={file}:make", "cannot be imported (SyntaxError"),
+        ("1 / 0", "task={file}:make", "cannot be imported (ZeroDivisionError: division by zero)"),
+        ("make = 3", "task={file}:make", "must be a function from seed to fedfa.Task"),
+        ("def make(seed): raise OSError('disk')", "task={file}:make", "raised OSError: disk"),
+        ("def make(seed): return 3", "task={file}:make", "must return a fedfa.Task, returned a int"),
+        ("def make(): pass", "task={file}:make", "raised TypeError: make() takes 0 positional arguments"),
+        ("import fedfa\nclass S(fedfa.Strategy): pass", "strategy.name={file}:S", "does not define aggregate"),
+        ("S = 3", "strategy.name={file}:S", "is not a fedfa.Strategy"),
+    ],
+)
+def test_wrong_code_of_ones_own_is_one_line(code: str, setting: str, message: str, tmp_path: Path) -> None:
+    file = tmp_path / "own.py"
+    file.write_text(code)
+    with pytest.raises(fedfa.ConfigError) as caught:
+        load_experiment(None, [setting.format(file=file)]).make_task()
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_config_always_belongs_to_its_records(tmp_path: Path) -> None:
+    base = {"data": {"clients": 10}, "strategy": {"name": "fedasync", "concurrency": 3}}
+    (tmp_path / "config.toml").write_text("left by something else")
+    from_table(base | {"stop": {"updates": 5}}).run(tmp_path)
+    assert load_experiment(tmp_path / "config.toml").stop.updates == 5
+    taken = tmp_path / "file"
+    taken.touch()
+    with pytest.raises(fedfa.ConfigError, match="is a file; give a folder"):
+        from_table(base).run(taken)

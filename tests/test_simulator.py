@@ -381,3 +381,73 @@ def test_compare_runs_objects_side_by_side(task: fedfa.Task) -> None:
     assert [(run.label, run.seed) for run in runs] == [("fedavg", 0), ("mine", 0), ("fedavg", 1), ("mine", 1)]
     figure = runs[0].plot()
     assert figure.axes[0].get_xlabel()
+
+
+def test_port_urgent_never_calls_back_the_client_it_has_just_started(task: fedfa.Task) -> None:
+    weather = Weather(speed=Uniform(1.0, 40.0))
+    strategy = fedfa.PortUrgent(concurrency=4, buffer=2, staleness_bound=1, refill="immediate")
+    rows = quick(strategy, task, weather=weather, stop=Stop(updates=120)).updates
+    full = quick(fedfa.FedAvg(concurrency=4), task, weather=weather).updates
+    steps = dict(full.select("client", "num_steps").iter_rows())
+    fresh = rows.filter(pl.col("staleness") == 0)
+    assert all(done == steps[client] for client, done in fresh.select("client", "num_steps").iter_rows())
+
+
+def returning(change: Any) -> Strategy:
+    @dataclass(kw_only=True, eq=False)
+    class Own(Strategy):
+        def aggregate(self, update: Update, in_flight: Mapping[int, Flight]) -> Any:
+            return change(self, update)
+
+    return Own(concurrency=3)
+
+
+def in_place(strategy: Strategy, update: Update) -> Any:
+    strategy.model += 0.1 * strategy.delta(update)
+    return strategy.model
+
+
+def test_a_strategy_that_returns_nonsense_is_named(task: fedfa.Task) -> None:
+    for change in (lambda s, u: s.model[:-1], in_place):
+        with pytest.raises(fedfa.EngineError, match=r"Own\.aggregate must return a new model of shape"):
+            quick(returning(change), task)
+    wide = quick(returning(lambda s, u: s.model + np.float64(0.1) * s.delta(u).astype(np.float64)), task)
+    assert wide.model.dtype == np.float32
+    assert wide.label == "Own"
+
+
+def test_state_that_a_checkpoint_would_lose_is_refused() -> None:
+    @dataclass(kw_only=True, eq=False)
+    class Forgetful(Mine):
+        def reset(self) -> None:
+            self.seen = 0
+
+    with pytest.raises(fedfa.ConfigError, match=r"Forgetful\.seen: declare it with field\(init=False\)"):
+        Forgetful().begin(np.zeros(2, np.float32))
+
+
+def test_a_run_is_only_continued_as_itself(task: fedfa.Task, tmp_path: Path) -> None:
+    quick("fedasync", task, out=tmp_path, stop=Stop(updates=10))
+    again = quick("fedasync", task, out=tmp_path, resume=True, stop=Stop(updates=10))
+    assert len(again.accepted) == 10
+    with pytest.raises(fedfa.RecordError, match="ended at another stop"):
+        quick("fedasync", task, out=tmp_path, resume=True, stop=Stop(updates=20))
+    other = image_task(DataSettings(clients=12), ModelSettings(hidden=8), task.local, seed=0)
+    other.name = task.name
+    with pytest.raises(fedfa.RecordError, match="finished run with other settings"):
+        quick("fedasync", other, out=tmp_path, resume=True, stop=Stop(updates=10))
+    fresh = tmp_path / "unfinished"
+    with pytest.raises(KeyboardInterrupt):
+        quick("fedasync", task, out=fresh, interrupted=lambda: True, stop=Stop(seconds=1e6))
+    with pytest.raises(fedfa.RecordError, match="started with other settings"):
+        quick("fedasync", other, out=fresh, resume=True)
+    (fresh / ".checkpoint.npz.abandoned").write_bytes(b"half")
+    quick("fedasync", task, out=fresh, resume=True)
+    assert not list(fresh.glob(".*"))
+
+
+def test_runs_that_differ_in_more_than_the_seed_are_told_apart(task: fedfa.Task, tmp_path: Path) -> None:
+    for name, seed, stop in (("a", 0, 10), ("b", 1, 10), ("c/x", 0, 10), ("c/y", 0, 12)):
+        quick("fedasync", task, out=tmp_path / name, seed=seed, stop=Stop(updates=stop))
+    assert {run.label for run in find_runs(tmp_path / "a")} == {"fedasync"}
+    assert [run.label for run in find_runs(tmp_path / "c")] == ["fedasync (x)", "fedasync (y)"]

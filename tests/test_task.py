@@ -291,3 +291,68 @@ def test_the_embedded_cnn_trains() -> None:
     assert cnn()(torch.zeros(2, 1, 8, 8)).shape == (2, 10)
     run = fedfa.simulate(fedfa.FedFaParam(concurrency=4, window=2), task, stop=fedfa.Stop(updates=60))
     assert run.best_accuracy > 0.5
+
+
+class Reassigning(nn.Module):
+    """Replaces a buffer instead of writing into it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(16, 4)
+        self.register_buffer("average", torch.zeros(16))
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = x.flatten(1)
+        if self.training:
+            self.average = 0.9 * self.average + 0.1 * x.mean(0).detach()
+        return self.layer(x - self.average)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        Reassigning,
+        lambda: nn.Sequential(nn.Flatten(), nn.Linear(16, 8), nn.BatchNorm1d(8, momentum=None), nn.Linear(8, 4)),
+    ],
+    ids=["reassigned buffer", "counting buffer"],
+)
+def test_nothing_leaks_from_one_client_to_the_next(model: Any) -> None:
+    """What a client computes depends on its base and seed alone, whoever trained before."""
+    task = own_task(model)
+    for name in ("inline", "batched"):
+        alone, after_others = make_executor(name, task, 0), make_executor(name, task, 0)
+        alone.submit(order(task, 3))
+        for nth, client in enumerate((0, 0)):
+            after_others.submit(order(task, client, nth=nth))
+            after_others.result(client + 10 * nth)
+        after_others.submit(order(task, 3))
+        np.testing.assert_allclose(after_others.result(3).params, alone.result(3).params, rtol=1e-5, atol=1e-6)
+    inline = make_executor("inline", task, 0)
+    inline.submit(order(task, 3))
+    layout = Layout.of(task.build(0))
+    buffers = inline.result(3).params[layout.num_trainable :]
+    assert np.abs(buffers).sum() > 0  # they travel
+
+
+def test_models_without_batching_rules_are_trained_inline_without_foreign_warnings(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    class Recurrent(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.lstm, self.head = nn.LSTM(4, 5, batch_first=True), nn.Linear(5, 4)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.head(self.lstm(x.squeeze(1))[0][:, -1])
+
+    task = own_task(Recurrent)
+    assert make_executor("auto", task, 0).name == "inline"
+    assert "cannot be batched" in caplog.text
+
+
+def test_the_digest_follows_data_split_and_weights() -> None:
+    plain = lambda: nn.Linear(16, 4)  # noqa: E731
+    same = [own_task(plain).digest(0) for _ in range(2)]
+    assert same[0] == same[1]
+    others = {own_task(plain).digest(1), own_task(plain, sizes=(10, 17, 6, 9)).digest(0)}
+    assert len(others | {same[0]}) == 3

@@ -239,7 +239,8 @@ def write_run(folder: Path, run: Run) -> None:
         run.clients.write_parquet(file, statistics=False)
     with atomic(folder / "manifest.json") as file:
         file.write((json.dumps(run.manifest, indent=2) + "\n").encode())
-    (folder / "checkpoint.npz").unlink(missing_ok=True)
+    for spent in (folder / "checkpoint.npz", *folder.glob(".checkpoint.npz.*")):
+        spent.unlink(missing_ok=True)
 
 
 def read_run(folder: Path) -> Run:

@@ -26,7 +26,7 @@ def draw(figure: Figure) -> Sheet:
     axes.set_ylabel(figure.y_label)
     axes.spines[["top", "right"]].set_visible(False)
     axes.autoscale_view()
-    if figure.x_range is not None:
+    if figure.x_range is not None and figure.x_range[0] < figure.x_range[1]:  # a run may end where it begins
         axes.set_xlim(*figure.x_range)
     if figure.y_range is not None:
         axes.set_ylim(*figure.y_range)
