@@ -117,7 +117,7 @@ def test_wrong_input_is_one_line_exit_2_and_nothing_written(words: list[str], me
 
 
 def test_report_of_nothing_is_one_line(tmp_path: Path) -> None:
-    assert "no such folder" in call("report", "nowhere", cwd=tmp_path, ok=1).stderr
+    assert "no such folder" in call("report", "nowhere", cwd=tmp_path, ok=2).stderr
     (tmp_path / "empty").mkdir()
     assert "holds no finished run" in call("report", "empty", cwd=tmp_path, ok=1).stderr
 
