@@ -60,10 +60,11 @@ def test_run_report_and_json(tmp_path: Path) -> None:
 
 
 def test_compare_prints_and_continues(tmp_path: Path) -> None:
-    words = ["compare", "--strategies", "fedavg,fedfa-param,fedbuff:buffer=2", "--seeds", "0,1", "--target", "0.5"]
+    hinge = 'fedbuff:buffer=2:staleness={kind="hinge", a=2.0}'
+    words = ["compare", "--strategies", f"fedavg,fedfa-param,{hinge}", "--seeds", "0,1", "--target", "0.5"]
     words += ["--set", "stop.updates=60", "--out", "both", "--json", *QUICK]
     first = last_json(call(*words, cwd=tmp_path))
-    assert [row["label"] for row in first["strategies"]] == ["fedavg", "fedfa-param", "fedbuff:buffer=2"]
+    assert [row["label"] for row in first["strategies"]] == ["fedavg", "fedfa-param", hinge]
     assert [(run["label"], run["seed"]) for run in first["runs"]][:2] == [("fedavg", 0), ("fedavg", 1)]
     assert all(row["seeds"] == 2 for row in first["strategies"])
     taken = call(*words, cwd=tmp_path, ok=2)
@@ -105,6 +106,7 @@ def test_strategies_lists_all_with_paper_and_parameters(tmp_path: Path) -> None:
         (["run", "--resume"], "--resume: there is no run in runs/digits"),
         (["run", "--resume", "--out", "nowhere"], "--resume: there is no run in nowhere"),
         (["compare", "--seeds", "0,x"], "--seeds 0,x: must be whole numbers"),
+        (["compare", "--jobs", "0"], "--jobs 0: must be at least 1"),
         (["compare", "--target", "7"], "--target 7.0: must be above 0 and at most 1"),
         (["compare", "--strategies", "fedavg,fedbuf"], "did you mean 'fedbuff'?"),
     ],

@@ -4,6 +4,7 @@ Nothing heavy is imported before a command needs it, so that ``fedfa --help`` an
 """
 
 import json
+import re
 import shlex
 import signal
 import sys
@@ -40,7 +41,10 @@ def run(
     file: File = None, out: Out = None, resume: Resume = False, data: Data = None, set_: Set = None,
     as_json: AsJson = False,
 ) -> None:  # fmt: skip
-    """Run one experiment and write its records and report."""
+    """Run one experiment and write its records and report.
+
+    FILE is an experiment in TOML ('fedfa init' writes one); without it, the embedded default runs.
+    """
     from fedfa.experiment import load_experiment
     from fedfa.progress import run_progress
     from fedfa.report import write_report
@@ -73,12 +77,15 @@ def compare(
     target: Annotated[float | None, typer.Option(help="Accuracy to reach, for example 0.9.")] = None,
     out: Out = None,
     resume: Resume = False,
-    jobs: Annotated[int | None, typer.Option(min=1, help="Runs at a time; by default one per core.")] = None,
+    jobs: Annotated[int | None, typer.Option(help="Runs at a time; by default one per core.")] = None,
     data: Data = None,
     set_: Set = None,
     as_json: AsJson = False,
 ) -> None:
-    """Run several strategies under the same weather and data split, and print which reaches the target first."""
+    """Run several strategies under the same weather and data split, and print which reaches the target first.
+
+    FILE is an experiment in TOML ('fedfa init' writes one); without it, the embedded default runs.
+    """
     from dataclasses import asdict
 
     from fedfa.comparison import points, run_points
@@ -90,7 +97,9 @@ def compare(
 
     experiment = load_experiment(file, _overrides(set_, data))
     wanted = experiment.compare
-    specs = [part.strip() for part in strategies.split(",")] if strategies else list(wanted.strategies)
+    specs = _specs(strategies) if strategies else list(wanted.strategies)
+    if jobs is not None and jobs < 1:
+        raise ConfigError(f"--jobs {jobs}: must be at least 1")
     numbers = _seeds(seeds) if seeds else list(wanted.seeds)
     goal = wanted.target if target is None else target
     if not 0 < goal <= 1:
@@ -127,7 +136,10 @@ def report(
     out: Annotated[Path | None, typer.Option(help="Where to write; by default the folder itself.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Write the report page and figures of finished runs anew."""
+    """Write the report page and figures of finished runs anew.
+
+    FOLDER is a run's folder, or one that holds several runs.
+    """
     from dataclasses import asdict
 
     from fedfa.record import find_runs
@@ -200,6 +212,11 @@ class _interruptible:
 def _overrides(set_: list[str] | None, data: Path | None) -> list[str]:
     """``--set`` and ``--data`` as overrides of the experiment."""
     return [*(set_ or []), *([f"data.folder={json.dumps(str(data.absolute()))}"] if data else [])]
+
+
+def _specs(text: str) -> list[str]:
+    """Strategies with commas between them; those inside {...} and [...] belong to a value."""
+    return [part.strip() for part in re.split(r",(?![^{\[]*[}\]])", text)]
 
 
 def _seeds(text: str) -> list[int]:
