@@ -193,7 +193,8 @@ def assert_gone(group: int) -> None:
     raise AssertionError(f"process group {group} is still there")
 
 
-def test_ctrl_c_in_a_comparison_leaves_it_resumable_and_no_process(tmp_path: Path) -> None:
+def test_an_interrupted_comparison_is_resumable_and_leaves_no_process(tmp_path: Path) -> None:
+    """Killed outright, then interrupted politely, then finished."""
     words = [
         *QUICK,
         "--strategies",
@@ -205,17 +206,22 @@ def test_ctrl_c_in_a_comparison_leaves_it_resumable_and_no_process(tmp_path: Pat
         "--out",
         "both",
     ]
-    process = subprocess.Popen(
-        [*FEDFA, "compare", *words], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        start_new_session=True,
-    )  # fmt: skip
-    wait_for(tmp_path / "both" / "fedfa-param-seed0" / "config.toml", process)
-    time.sleep(1.5)
-    os.killpg(process.pid, signal.SIGINT)
-    _, message = process.communicate(timeout=60)
-    assert process.returncode == 130, message
+    words += ["--set", "engine.checkpoint_seconds=0.2"]
+    for number, (how, status) in enumerate([(signal.SIGKILL, -signal.SIGKILL), (signal.SIGINT, 130)]):
+        process = subprocess.Popen(
+            [*FEDFA, "compare", *words, *["--resume"] * number], cwd=tmp_path, stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE, text=True, start_new_session=True,
+        )  # fmt: skip
+        wait_for(tmp_path / "both" / "fedfa-param-seed0" / "checkpoint.npz", process)
+        time.sleep(1.0 + 2.0 * number)
+        if how == signal.SIGKILL:
+            process.kill()
+        else:
+            os.killpg(process.pid, how)
+        _, message = process.communicate(timeout=60)
+        assert process.returncode == status, message
+        assert_gone(process.pid)
     assert "Continue with: fedfa compare --out both --resume --strategies fedavg,fedfa-param --seeds 0" in message
-    assert_gone(process.pid)
     assert list((tmp_path / "both").rglob("checkpoint.npz"))
     done = call("compare", *words, "--resume", "--json", cwd=tmp_path)
     assert [run["updates"] for run in last_json(done)["runs"]] == [4000, 4000]

@@ -3,6 +3,7 @@
 import multiprocessing
 import os
 import signal
+import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, fields, replace
@@ -75,7 +76,7 @@ def run_points(
     """
     jobs = min(jobs or os.cpu_count() or 1, len(todo))
     context = multiprocessing.get_context("spawn")
-    pool = ProcessPoolExecutor(jobs, mp_context=context, initializer=_watch_signals)
+    pool = ProcessPoolExecutor(jobs, mp_context=context, initializer=_watch)
     waiting = [pool.submit(_run_point, point, target, command, resume) for point in todo]
     try:
         for done in as_completed(waiting):
@@ -92,12 +93,21 @@ def run_points(
 _stop_asked = False
 
 
-def _watch_signals() -> None:
+def _watch() -> None:
+    """In a process of its own: Ctrl-C asks the run to save itself, and nobody outlives a killed parent."""
+
     def ask(*_: Any) -> None:
         global _stop_asked
         _stop_asked = True
 
+    def follow_parent() -> None:
+        parent = multiprocessing.parent_process()
+        if parent is not None:
+            parent.join()
+            os._exit(1)
+
     signal.signal(signal.SIGINT, ask)
+    threading.Thread(target=follow_parent, daemon=True).start()
 
 
 def _run_point(point: Point, target: float, command: str, resume: bool) -> Run:
