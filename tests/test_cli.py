@@ -195,22 +195,12 @@ def assert_gone(group: int) -> None:
 
 def test_an_interrupted_comparison_is_resumable_and_leaves_no_process(tmp_path: Path) -> None:
     """Killed outright, then interrupted politely, then finished."""
-    words = [
-        *QUICK,
-        "--strategies",
-        "fedavg,fedfa-param",
-        "--seeds",
-        "0",
-        "--set",
-        "stop.updates=4000",
-        "--out",
-        "both",
-    ]
-    words += ["--set", "engine.checkpoint_seconds=0.2"]
+    words = [*QUICK, "--strategies", "fedavg,fedfa-param", "--seeds", "0", "--out", "both"]
+    words += ["--set", "engine.checkpoint_seconds=0.2", "--set"]
     for number, (how, status) in enumerate([(signal.SIGKILL, -signal.SIGKILL), (signal.SIGINT, 130)]):
         process = subprocess.Popen(
-            [*FEDFA, "compare", *words, *["--resume"] * number], cwd=tmp_path, stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE, text=True, start_new_session=True,
+            [*FEDFA, "compare", *words, "stop.updates=100000", *["--resume"] * number], cwd=tmp_path,
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
         )  # fmt: skip
         wait_for(tmp_path / "both" / "fedfa-param-seed0" / "checkpoint.npz", process)
         time.sleep(1.0 + 2.0 * number)
@@ -223,8 +213,8 @@ def test_an_interrupted_comparison_is_resumable_and_leaves_no_process(tmp_path: 
         assert_gone(process.pid)
     assert "Continue with: fedfa compare --out both --resume --strategies fedavg,fedfa-param --seeds 0" in message
     assert list((tmp_path / "both").rglob("checkpoint.npz"))
-    done = call("compare", *words, "--resume", "--json", cwd=tmp_path)
-    assert [run["updates"] for run in last_json(done)["runs"]] == [4000, 4000]
+    done = call("compare", *words, "stop.updates=6000", "--resume", "--json", cwd=tmp_path)
+    assert all(run["updates"] >= 6000 for run in last_json(done)["runs"])
 
 
 def test_public_names_are_there_and_guarded() -> None:
