@@ -3,7 +3,7 @@
 FedfaError
 ├── ConfigError     a setting, a file or an argument is wrong; nothing was written
 ├── RecordError     a run folder cannot be used as asked (taken, unfinished, damaged)
-└── EngineError     a run cannot go on (every update refused, nothing left to do)
+└── EngineError     a run cannot go on (nothing left to do, a strategy that returns nonsense)
 """
 
 
