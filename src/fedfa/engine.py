@@ -357,7 +357,7 @@ class Simulation:
             "concurrency": strategy.concurrency,
             "seed": self.seed,
             "stop": asdict(self.stop),
-            "fingerprint": self.fingerprint,
+            "fingerprint": self.fingerprint if self.folder is not None else "",  # only a folder is ever resumed
             "ended": ended,
             "seconds": self.now,
             "version": strategy.version,

@@ -23,6 +23,12 @@ class EngineError(FedfaError):
     """A run cannot go on."""
 
 
+def in_a_line(error: BaseException) -> str:
+    """An exception's kind and the first line of what it says."""
+    lines = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {lines[0] if lines else 'no message'}"
+
+
 def require(condition: bool, message: str) -> None:
     """Raise a ConfigError with this message unless the condition holds."""
     if not condition:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from fedfa.core import Strategy
-from fedfa.errors import ConfigError, require
+from fedfa.errors import ConfigError, in_a_line, require
 from fedfa.settings import build, override, parse_override, suggest, to_toml
 from fedfa.strategies import BY_NAME
 from fedfa.weather import SPLIT, Weather, keyed, weather_from
@@ -125,7 +125,7 @@ class Experiment:
             try:
                 task = function(self.seed)
             except Exception as error:  # code of the user's own
-                raise ConfigError(f"task = {self.task!r}: raised {_in_a_line(error)}") from error
+                raise ConfigError(f"task = {self.task!r}: raised {in_a_line(error)}") from error
             kind = type(task).__name__
             require(isinstance(task, Task), f"task = {self.task!r}: must return a fedfa.Task, returned a {kind}")
             return task
@@ -285,14 +285,9 @@ def load_object(path: str, where: str) -> Any:
     except ConfigError:
         raise
     except Exception as error:  # code of the user's own
-        raise ConfigError(f"{where} = {path!r}: cannot be imported ({_in_a_line(error)})") from error
+        raise ConfigError(f"{where} = {path!r}: cannot be imported ({in_a_line(error)})") from error
     require(hasattr(module, attribute), f"{where} = {path!r}: {module_name} has no {attribute}")
     return getattr(module, attribute)
-
-
-def _in_a_line(error: Exception) -> str:
-    lines = str(error).strip().splitlines()
-    return f"{type(error).__name__}: {lines[0] if lines else 'no message'}"
 
 
 def image_task(data: DataSettings, model: "ModelSettings", local: "LocalTraining", seed: int) -> "Task":

@@ -53,11 +53,8 @@ def zeros64(vector: Vector) -> Vector:
 
 
 def cast(vector: Vector, dtype: Any) -> Vector:
+    """The vector in another precision."""
     return vector.astype(dtype) if isinstance(vector, np.ndarray) else vector.to(dtype)
-
-
-def _float64(vector: Vector) -> Vector:
-    return vector.astype(np.float64) if isinstance(vector, np.ndarray) else vector.double()
 
 
 def distance(a: Vector, b: Vector) -> float:
@@ -73,7 +70,7 @@ def distance(a: Vector, b: Vector) -> float:
 
         total = sum(over_blocks(a.shape[0], squares))
     if not math.isfinite(total):  # finite float32 entries above 1e19 overflow when squared: look again
-        difference = _float64(a) - _float64(b)
+        difference = zeros64(a) + a - b
         total = float(difference.dot(difference))
     return math.sqrt(total)
 
@@ -127,7 +124,6 @@ class Sum:
         self.split = split
         self._zero = like
         self._small = like.shape[0] <= BLOCK
-        self._convert = np.ndarray.astype if isinstance(like, np.ndarray) else type(like).to
         self.clear()
 
     def clear(self) -> None:
@@ -138,15 +134,12 @@ class Sum:
 
     def add(self, entry: Entry) -> None:
         self.count += 1
-        self.weight += entry.weight
-        self.weighted_steps += entry.weight * entry.steps
-        for low, high, weight in self._parts(entry):
-            _shift(self.total, entry.vector, weight, None, 0.0, low, high)
+        self._move(entry, _NOTHING)
 
     def mean(self) -> Vector:
         """The weighted mean, in the model's own precision."""
         if self._small:
-            return self._convert(self.total / self.weight, self._zero.dtype)
+            return cast(self.total / self.weight, self._zero.dtype)
         out = new_like(self._zero)
 
         def work(low: int, high: int) -> None:
@@ -158,7 +151,7 @@ class Sum:
     def step_from(self, model: Vector, scale: float) -> Vector:
         """``model + scale * sum`` for the parameters, the mean for the buffers."""
         if self._small and self.split == model.shape[0]:
-            return self._convert(self.total * scale + model, model.dtype)
+            return cast(self.total * scale + model, model.dtype)
         out = new_like(model)
 
         def work(low: int, high: int) -> None:
@@ -182,11 +175,18 @@ class Sum:
         self.count, self.weight = state["count"], state["weight"]
         self.weighted_steps = state["weighted_steps"]
 
-    def _parts(self, entry: Entry) -> list[tuple[int, int, float]]:
-        length = self.total.shape[0]
-        if self.split == length or entry.weight == entry.head_weight:
-            return [(0, length, entry.head_weight)]
-        return [(0, self.split, entry.head_weight), (self.split, length, entry.weight)]
+    def _move(self, new: Entry, old: Entry) -> None:
+        """Take one entry in and another out."""
+        self.weight += new.weight - old.weight
+        self.weighted_steps += new.weight * new.steps - old.weight * old.steps
+        total, split, length = self.total, self.split, self.total.shape[0]
+        if self._small and split == length:  # the common case in large simulations, without a single slice
+            total += _scaled(new.vector, new.head_weight)
+            if old.vector is not None:
+                total -= _scaled(old.vector, old.head_weight)
+        else:
+            _shift(total, new.vector, new.head_weight, old.vector, old.head_weight, 0, split)
+            _shift(total, new.vector, new.weight, old.vector, old.weight, split, length)
 
 
 class Window(Sum):
@@ -218,18 +218,9 @@ class Window(Sum):
         if dropped is None:
             dropped = _NOTHING
             self.count += 1
-        self.weight += entry.weight - dropped.weight
-        self.weighted_steps += entry.weight * entry.steps - dropped.weight * dropped.steps
-        total, split, length = self.total, self.split, self.total.shape[0]
         if self._small:  # adding mixed precisions costs twice: short vectors are kept as the sum is
-            entry.vector = self._convert(entry.vector, total.dtype)
-        if self._small and split == length:
-            total += _scaled(entry.vector, entry.head_weight)
-            if dropped is not _NOTHING:
-                total -= _scaled(dropped.vector, dropped.head_weight)
-        else:
-            _shift(total, entry.vector, entry.head_weight, dropped.vector, dropped.head_weight, 0, split)
-            _shift(total, entry.vector, entry.weight, dropped.vector, dropped.weight, split, length)
+            entry.vector = cast(entry.vector, self.total.dtype)
+        self._move(entry, dropped)
         self._credit += self._income
         if self._credit >= self._price:
             self._renew()

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from fedfa.core import Flight
+from fedfa.errors import in_a_line
 
 
 @dataclass(slots=True)
@@ -33,8 +34,7 @@ class Trained:
 
     @classmethod
     def failed(cls, error: Exception) -> "Trained":
-        text = str(error).strip().splitlines()
-        return cls(None, error=f"{type(error).__name__}: {text[0] if text else 'no message'}")
+        return cls(None, error=in_a_line(error))
 
     def state_dict(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in self.__dataclass_fields__}

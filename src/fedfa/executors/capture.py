@@ -7,10 +7,13 @@ autograd bookkeeping and batching rules; all of that is gone afterwards.
 
 import operator
 from collections.abc import Callable
+from textwrap import shorten
 from typing import Any
 
 import torch
 from torch import Tensor, fx
+
+from fedfa.errors import in_a_line
 
 # Where a value lives is decided by its inputs here, so these keywords carry nothing.
 _IMPLIED = {"pin_memory", "layout", "device"}
@@ -30,9 +33,7 @@ def capture(function: Callable[..., Any], *examples: Tensor) -> Callable[..., An
         source, constants = _source(graph)
         compiled: Any = torch.jit.CompilationUnit(source).captured
     except Exception as error:  # tracing runs arbitrary user code: whatever it raises means "not this model"
-        lines = str(error).strip().splitlines()
-        first = lines[0] if lines else "no message"
-        raise CannotCapture(f"{type(error).__name__}: {first[:80]}{'...' * (len(first) > 80)}") from error
+        raise CannotCapture(shorten(in_a_line(error), 100, placeholder=" ...")) from error
 
     def run(*inputs: Tensor) -> Any:
         with torch.no_grad():
