@@ -294,13 +294,13 @@ def test_staleness_shares(comparison: list[Run]) -> None:
 
 def test_label_bubbles_have_areas_in_proportion() -> None:
     run = make_run("fedavg", (0.5,), clients=CLIENTS)
-    figure = label_figure(run)
+    figure = label_figure(run.clients, run.seed)
     (dots,) = figure.layers
     assert isinstance(dots, Dots)
     assert dots.diameter[0] / dots.diameter[1] == pytest.approx((25 / 100) ** 0.5)
     assert dots.hover == ("client 0, label 9: 25 examples", "client 1, label 9: 100 examples")
     many = pl.DataFrame({"client": range(250), "label": ["a"] * 250, "examples": [1] * 250})
-    crowd = label_figure(make_run("fedavg", (0.5,), clients=many))
+    crowd = label_figure(many, 0)
     assert "The first 100 of 250 clients" in crowd.caption
     assert [len(layer.x) for layer in crowd.layers if isinstance(layer, Dots)] == [100]
 

@@ -1,4 +1,4 @@
-"""The command line: ``fedfa run``, ``compare``, ``report``, ``strategies``, ``init``.
+"""The command line: ``fedfa run``, ``compare``, ``report``, ``paper``, ``strategies``, ``init``.
 
 Nothing heavy is imported before a command needs it, so that ``fedfa --help`` answers at once.
 """
@@ -57,9 +57,7 @@ def run(
     target = experiment.compare.target
     with _interruptible() as interrupted, run_progress(experiment) as progress:
         try:
-            done = experiment.run(
-                folder, resume=resume, command=_command(), target=target, interrupted=interrupted, progress=progress
-            )
+            done = experiment.run(folder, resume=resume, command=_command(), interrupted=interrupted, progress=progress)
         except KeyboardInterrupt:
             raise _Interrupted(_resume_hint("run", file, folder, _overrides(set_, data))) from None
     page = write_report([done], folder, target, _command())
@@ -86,7 +84,7 @@ def compare(
 
     FILE is an experiment in TOML ('fedfa init' writes one); without it, the embedded default runs.
     """
-    from dataclasses import asdict
+    from dataclasses import asdict, replace
 
     from fedfa.comparison import points, run_points
     from fedfa.experiment import load_experiment
@@ -104,6 +102,7 @@ def compare(
     goal = wanted.target if target is None else target
     if not 0 < goal <= 1:
         raise ConfigError(f"--target {goal}: must be above 0 and at most 1")
+    experiment = replace(experiment, compare=replace(wanted, target=goal))
     folder = out or _free_folder(Path("runs") / f"{experiment.name}-compare", resume)
     todo = points(experiment, specs, numbers, folder)
     if not resume and any(point.folder.exists() for point in todo):
@@ -111,7 +110,7 @@ def compare(
     runs = []
     with compare_progress(len(todo)) as advance:
         try:
-            for done in run_points(todo, target=goal, command=_command(), resume=resume, jobs=jobs):
+            for done in run_points(todo, command=_command(), resume=resume, jobs=jobs):
                 runs.append(done)
                 advance(f"{done.label}, seed {done.seed}: best accuracy {done.best_accuracy:.3f}")
         except KeyboardInterrupt:
@@ -155,6 +154,58 @@ def report(
     _say(f"Report: {page}")
     if as_json:
         print(json.dumps({"target": goal, "strategies": [asdict(row) for row in rows], "report": str(page)}))
+
+
+@app.command()
+def paper(
+    name: Annotated[str | None, typer.Argument(help="table1 ... table5, figure1 ... figure6, weather, or all.")] = None,
+    task: Annotated[
+        str | None, typer.Option(help="Workloads, comma-separated; by default the paper's at hand.")
+    ] = None,
+    scale: Annotated[str, typer.Option(help="smoke: minutes on a laptop; full: the paper's own size.")] = "smoke",
+    seeds: Annotated[str, typer.Option(help="Comma-separated seeds, for example 0,1,2.")] = "0",
+    out: Annotated[Path | None, typer.Option(help="Folder for the results; by default runs/paper-SCALE.")] = None,
+    jobs: Annotated[int | None, typer.Option(help="Runs at a time; by default one per core.")] = None,
+    data: Data = None,
+    set_: Set = None,
+    as_json: AsJson = False,
+) -> None:
+    """Make a table or figure of the FedFa paper, our numbers beside the paper's; without NAME, list them.
+
+    Runs that are in the results folder already are kept, so an interrupted command is continued by repeating it.
+    """
+    from fedfa.progress import compare_progress
+    from fedfa.recipes.kitchen import choose, list_recipes, make
+
+    if name is None:
+        _print(list_recipes())
+        return
+    if jobs is not None and jobs < 1:
+        raise ConfigError(f"--jobs {jobs}: must be at least 1")
+    order = choose(
+        name,
+        scale=scale,
+        tasks=task.split(",") if task else None,
+        seeds=_seeds(seeds),
+        folder=out or Path("runs") / f"paper-{scale}",
+        overrides=_overrides(set_, data),
+    )
+    for line in order.remarks:
+        _say(line)
+    try:
+        page, sections = make(order, command=_command(), jobs=jobs, progress=compare_progress)
+    except KeyboardInterrupt:
+        raise _Interrupted("Interrupted; what was done is saved. Continue with the same command.") from None
+    for section in sections:
+        _say(f"\n{section.title}\n" + "\n".join(filter(None, section.text)))
+        for grid in section.grids:
+            _print(grid.as_rich())
+        for figure in section.figures:
+            _say(f"Figure: {order.folder / 'figures' / figure.name}.pdf")
+    _say(f"Page: {page}")
+    if as_json:
+        values = {section.name: dict(section.values) for section in sections}
+        print(json.dumps({"scale": scale, "page": str(page)} | values))
 
 
 @app.command()

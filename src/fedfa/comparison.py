@@ -68,7 +68,7 @@ def _file_name(spec: str) -> str:
 
 
 def run_points(
-    todo: Sequence[Point], *, target: float, command: str = "", resume: bool = False, jobs: int | None = None
+    todo: Sequence[Point], *, command: str = "", resume: bool = False, jobs: int | None = None
 ) -> Iterator[Run]:
     """Run all points, several at a time in processes of their own; runs as they finish.
 
@@ -77,7 +77,7 @@ def run_points(
     jobs = min(jobs or os.cpu_count() or 1, len(todo))
     context = multiprocessing.get_context("spawn")
     pool = ProcessPoolExecutor(jobs, mp_context=context, initializer=_watch)
-    waiting = [pool.submit(_run_point, point, target, command, resume) for point in todo]
+    waiting = [pool.submit(_run_point, point, command, resume) for point in todo]
     try:
         for done in as_completed(waiting):
             yield done.result()
@@ -110,11 +110,11 @@ def _watch() -> None:
     threading.Thread(target=follow_parent, daemon=True).start()
 
 
-def _run_point(point: Point, target: float, command: str, resume: bool) -> Run:
+def _run_point(point: Point, command: str, resume: bool) -> Run:
     if _stop_asked:
         raise KeyboardInterrupt
     run = point.experiment.run(
-        point.folder, resume=resume, label=point.label, command=command, target=target, interrupted=lambda: _stop_asked
+        point.folder, resume=resume, label=point.label, command=command, interrupted=lambda: _stop_asked
     )
     return replace(run, model=None)
 

@@ -134,7 +134,7 @@ class Simulation:
         self.idle = Idle(task.num_clients)
         self.random = random.Random(keyed(seed, CHOICE))
         self.wake_at = math.inf
-        self._prox_mu, self._epochs = strategy.local.prox_mu, task.local.epochs
+        self._prox_mu, self._epochs_of = strategy.local.prox_mu, task.local.epochs_of
         self._most_updates = math.inf if stop.updates is None else stop.updates
         self._most_seconds = math.inf if stop.seconds is None else stop.seconds
         self._enough_accuracy = math.inf if stop.accuracy is None else stop.accuracy
@@ -279,8 +279,9 @@ class Simulation:
             else delay.download_seconds + delay.compute_seconds + delay.upload_seconds
         )
         self.in_flight[client] = flight = OnTheWay(
-            dispatch, version, client, nth, strategy.model, self._epochs, self._prox_mu, self.now, arrives, delay
-        )
+            dispatch, version, client, nth, strategy.model, self._epochs_of(self.seed, client), self._prox_mu,
+            self.now, arrives, delay,
+        )  # fmt: skip
         heappush(self.heap, (arrives, dispatch, client))
         if not delay.lost:
             self.executor.submit(flight)
@@ -290,7 +291,7 @@ class Simulation:
         flight = self.in_flight.get(client)
         if flight is None or flight.delay.lost:
             return
-        per_epoch = flight.delay.compute_seconds / self._epochs
+        per_epoch = flight.delay.compute_seconds / self._epochs_of(self.seed, client)
         trained_for = self.now - flight.started - flight.delay.download_seconds
         epochs = max(1, math.ceil(trained_for / per_epoch))
         if epochs >= flight.epochs:

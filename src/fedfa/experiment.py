@@ -138,7 +138,6 @@ class Experiment:
         resume: bool = False,
         label: str = "",
         command: str = "",
-        target: float | None = None,
         interrupted: Callable[[], bool] = lambda: False,
         progress: "Callable[[Simulation], None] | None" = None,
     ) -> "Run":
@@ -162,7 +161,7 @@ class Experiment:
             strategy, task, self.weather, self.stop, self.seed,
             evaluate_every=self.engine.evaluate_every, executor=self.engine.executor, threads=self.engine.threads,
             checkpoint_seconds=self.engine.checkpoint_seconds, out=out, resume=resume, label=label, command=command,
-            target=target, interrupted=interrupted, progress=progress,
+            target=self.compare.target, interrupted=interrupted, progress=progress,
         )  # fmt: skip
         write_config()  # once more: a continued run may have been given another stop
         return replace(run, config=self.as_table())

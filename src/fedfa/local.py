@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from fedfa.errors import require
-from fedfa.weather import BATCHES, keyed
+from fedfa.weather import BATCHES, EPOCHS, keyed
 
 ADAM_BETAS = (0.9, 0.999)
 ADAM_EPSILON = 1e-8
@@ -19,6 +19,8 @@ class LocalTraining:
     """How a client trains on one dispatch."""
 
     epochs: int = 5
+    least_epochs: int = 0
+    """Above 0: clients do unequal work; each has a number of epochs of its own, from this one up to ``epochs``."""
     batch_size: int = 32
     lr: float = 0.1
     optimizer: Literal["sgd", "adamw"] = "sgd"
@@ -27,6 +29,10 @@ class LocalTraining:
 
     def __post_init__(self) -> None:
         require(self.epochs >= 1, f"epochs = {self.epochs}: must be at least 1")
+        require(
+            0 <= self.least_epochs <= self.epochs,
+            f"least_epochs = {self.least_epochs}: must be between 0 and epochs = {self.epochs}",
+        )
         require(self.batch_size >= 1, f"batch_size = {self.batch_size}: must be at least 1")
         require(0 < self.lr < float("inf"), f"lr = {self.lr}: must be above 0, and finite")
         require(self.optimizer in ("sgd", "adamw"), f"optimizer = {self.optimizer!r}: must be sgd or adamw")
@@ -36,6 +42,12 @@ class LocalTraining:
             self.optimizer == "sgd" or self.momentum == 0,
             f"momentum = {self.momentum}: adamw has its own; leave momentum out or use optimizer = 'sgd'",
         )
+
+    def epochs_of(self, seed: int, client: int) -> int:
+        """How many epochs this client trains for: drawn once, evenly; how long it takes is the weather's alone."""
+        if not self.least_epochs:
+            return self.epochs
+        return self.least_epochs + keyed(seed, EPOCHS, client) % (self.epochs - self.least_epochs + 1)
 
     def batch_sizes(self, num_examples: int) -> list[int]:
         """Sizes of one epoch's batches; the last one takes what is left."""

@@ -43,7 +43,7 @@ def uniform(seed: int, key: int) -> float:
 
 # What a draw is for: one stream each.
 CHOICE, SPEED, JITTER, LINK = range(1, 5)
-DROPOUT, PHASE, BATCHES, SPLIT, INITIAL = range(6, 11)
+DROPOUT, PHASE, BATCHES, SPLIT, INITIAL, EPOCHS = range(6, 12)
 
 
 @dataclass(frozen=True, slots=True)

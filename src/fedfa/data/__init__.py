@@ -69,3 +69,12 @@ def subfolder(root: Path, names: Sequence[str], hint: str) -> Path:
         if (root / name).is_dir():
             return root / name
     raise ConfigError(f"data folder {root}: holds no {' or '.join(names)}; {hint}")
+
+
+def locate(name: str, folder: str) -> Path:
+    """The folder of a data set that is not embedded; a ConfigError says what is missing, and the remedy."""
+    where = folder or os.environ.get("FEDFA_DATA", "")
+    require(bool(where), f"dataset = {name!r}: say where it is: data.folder, --data DIR or FEDFA_DATA")
+    root = Path(where).expanduser()
+    require(root.is_dir(), f"data folder {where}: no such folder; give one that holds {name}")
+    return import_module(f"fedfa.data.{name}").find(root)

@@ -30,8 +30,12 @@ MD5 = {
 REMEDY = "get cifar-10-binary.tar.gz from https://www.cs.toronto.edu/~kriz/cifar.html and unpack it there"
 
 
+def find(root: Path) -> Path:
+    return subfolder(root, ("cifar-10-batches-bin", "cifar-10-batches-py", "cifar10-jpeg"), REMEDY)
+
+
 def load(root: Path) -> DataSet:
-    folder = subfolder(root, ("cifar-10-batches-bin", "cifar-10-batches-py", "cifar10-jpeg"), REMEDY)
+    folder = find(root)
     read = {"cifar-10-batches-bin": _binary, "cifar-10-batches-py": _python, "cifar10-jpeg": _jpeg}[folder.name]
     train = [read(folder, name) for name in BATCHES]
     images = np.concatenate([images for images, _ in train])

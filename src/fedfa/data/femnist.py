@@ -20,8 +20,12 @@ REMEDY = "make it with LEAF (https://github.com/TalwalkarLab/leaf, data/femnist/
 Rows = tuple[np.ndarray, np.ndarray, list[str]]
 
 
+def find(root: Path) -> Path:
+    return subfolder(root, ("femnist",), REMEDY)
+
+
 def load(root: Path) -> DataSet:
-    folder = subfolder(root, ("femnist",), REMEDY)
+    folder = find(root)
     archives = sorted(folder.glob("*.npz"))
     data = folder / "data" if (folder / "data").is_dir() else folder
     if archives:

@@ -160,9 +160,9 @@ def _histogram(label: str, values: np.ndarray, width: int, bins: int, floor: flo
 # Labels of the clients -----------------------------------------------------------------------------------------------
 
 
-def label_figure(run: Run) -> Figure:
+def label_figure(clients: pl.DataFrame, seed: int) -> Figure:
     """Who holds which labels: a bubble per (client, label)."""
-    clients = run.clients.sort("client", "label")
+    clients = clients.sort("client", "label")
     held = clients["client"].unique(maintain_order=True)
     shown = clients.filter(pl.col("client").is_in(held.head(MOST_CLIENTS).implode()), pl.col("examples") > 0)
     labels = sorted(
@@ -188,7 +188,7 @@ def label_figure(run: Run) -> Figure:
         name="labels",
         title="Which client holds which labels",
         caption=f"The area of a bubble is the number of training examples; the largest is {examples.max(initial=0):,}. "
-        f"Seed {run.seed}.{cut}",
+        f"Seed {seed}.{cut}",
         x_label="client",
         y_label="label",
         layers=(dots,),

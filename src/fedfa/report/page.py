@@ -51,7 +51,7 @@ def build_figures(runs: Sequence[Run], target: float | None) -> list[Figure]:
         figures.append(time_to_target_figure(runs, target))
     figures += [timeline_figure(runs), staleness_figure(runs)]
     with_clients = [run for run in runs if len(run.clients)]
-    return figures + ([label_figure(with_clients[0])] if with_clients else [])
+    return figures + ([label_figure(with_clients[0].clients, with_clients[0].seed)] if with_clients else [])
 
 
 def render(runs: Sequence[Run], figures: Sequence[Figure], target: float | None, command: str) -> str:
@@ -63,9 +63,14 @@ def render(runs: Sequence[Run], figures: Sequence[Figure], target: float | None,
         f'<p class="about">{escape(_about(runs))}</p>',
         f'<p class="verdict">{escape(verdict(rows, target))}</p>',
         _table(rows, target),
-        *(_figure(figure) for figure in figures),
+        *(f"<section>{figure_html(figure)}</section>" for figure in figures),
         provenance_section(runs, command),
     ]
+    return assemble(title, body, figures)
+
+
+def assemble(title: str, body: Sequence[str], figures: Sequence[Figure]) -> str:
+    """A page that needs nothing but itself, with these figures in the places that ``figure_html`` made for them."""
     data = {figure.name: as_plotly(figure) for figure in figures}
     return PAGE.substitute(
         policy=POLICY,
@@ -165,11 +170,12 @@ def _lines(text: str) -> str:
     return escape(text).replace("\n", "<br>")
 
 
-def _figure(figure: Figure) -> str:
+def figure_html(figure: Figure) -> str:
+    """The place of a figure on a page, with its caption."""
     name, title = escape(figure.name), escape(figure.title)
     files = " ".join(f'<a href="figures/{name}.{kind}">{kind.upper()}</a>' for kind in ("pdf", "png"))
     return (
-        f"<section><figure><h2>{title}</h2>"
+        f"<figure><h2>{title}</h2>"
         f'<div class="plot" id="{name}" role="img" aria-label="{title}"></div>'
-        f'<figcaption>{escape(figure.caption)} <span class="files">{files}</span></figcaption></figure></section>'
+        f'<figcaption>{escape(figure.caption)} <span class="files">{files}</span></figcaption></figure>'
     )

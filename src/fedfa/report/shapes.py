@@ -134,8 +134,8 @@ _USUAL = {
 def colours(labels: Iterable[str]) -> dict[str, str]:
     """A colour per label: the usual names have theirs in every report, others take the ones left, by name."""
     names = sorted(set(labels))
-    chosen = {name: PALETTE[_USUAL[name]] for name in names if name in _USUAL}
-    others = [name for name in names if name not in _USUAL]
+    chosen = {name: PALETTE[_USUAL[name.lower()]] for name in names if name.lower() in _USUAL}
+    others = [name for name in names if name not in chosen]
     free = [colour for colour in PALETTE if colour not in chosen.values()] or list(PALETTE)
     return chosen | {name: free[i % len(free)] for i, name in enumerate(others)}
 

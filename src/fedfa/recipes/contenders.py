@@ -1,0 +1,49 @@
+"""The strategies that the paper compares, each in every reading that matters."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Contender:
+    """A strategy as ``fedfa compare`` takes it, and the row of the paper's tables that it answers."""
+
+    spec: str
+    title: str
+    row: str
+
+
+def contenders(window: int) -> tuple[Contender, ...]:
+    """All strategies of Table 1, for a window (or buffer) of this size.
+
+    FedBuff twice: as the common frameworks have it (the mean of K models, new work in batches), and as its own paper
+    has it (differences, stale ones count less, new work at once). FedFa-Delta with three server steps.
+    """
+    k = window
+    return (
+        Contender("fedavg", "FedAvg", "fedavg"),
+        Contender("fedasync", "FedAsync", "fedasync"),
+        Contender(f"fedbuff:buffer={k}:origin=current", "FedBuff (model mean)", "fedbuff"),
+        Contender(f"fedbuff:buffer={k}:refill=immediate:staleness=polynomial", "FedBuff (its paper)", "fedbuff"),
+        Contender(f"port-urgent:buffer={k}", "Port-Urgent", "port-urgent"),
+        Contender(f"port-non-urgent:buffer={k}", "Port-Non-Urgent", "port-non-urgent"),
+        Contender(f"fedfa-param:window={k}", "FedFa-Param", "fedfa-param"),
+        Contender(f"fedfa-delta:window={k}", "FedFa-Delta 1/M_c", "fedfa-delta"),
+        Contender(f"fedfa-delta:window={k}:server_lr={1 / k:g}", "FedFa-Delta 1/K", "fedfa-delta"),
+        Contender(f"fedfa-delta:window={k}:server_lr=1.0", "FedFa-Delta as printed", "fedfa-delta"),
+    )
+
+
+def some(window: int, *rows: str) -> tuple[Contender, ...]:
+    """The contenders that answer these rows."""
+    return tuple(contender for contender in contenders(window) if contender.row in rows)
+
+
+def extended(window: int) -> tuple[Contender, ...]:
+    """FedNova and FedProx, each without FedFa and with it."""
+    k = window
+    return (
+        Contender("fednova", "FedNova", "fednova"),
+        Contender(f"fedfa-nova:window={k}", "FedNova with FedFa", "fedfa-nova"),
+        Contender("fedprox", "FedProx", "fedprox"),
+        Contender(f"fedfa-prox:window={k}", "FedProx with FedFa", "fedfa-prox"),
+    )

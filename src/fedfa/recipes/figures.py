@@ -1,0 +1,216 @@
+"""Figures 1 to 6 of the paper, and one of our own: real phones beside the paper's long tail."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from fedfa.recipes.contenders import Contender, some
+from fedfa.recipes.lab import Contest, Lab, Results, Section, describe, paper
+from fedfa.recipes.workloads import EMBEDDED
+from fedfa.record import Run
+from fedfa.report.figures import accuracy_figure, label_figure, timeline_figure
+from fedfa.report.grid import Grid
+from fedfa.report.shapes import PALETTE, Figure, Line, number, numbers
+from fedfa.report.timeline import waiting_share
+from fedfa.weather import weather_from
+
+SAME_WORK = 200
+WINDOWS = (2, 5, 10, 20)
+ALPHAS = (0.1, 0.5, 5.0)
+
+
+def _titled(figure: Figure, name: str, title: str) -> Figure:
+    return replace(figure, name=name, title=f"{figure.title}: {title}")
+
+
+# Figure 1: who waits -------------------------------------------------------------------------------------------------
+
+
+def same_work(lab: Lab) -> list[Contest]:
+    """A synchronous, a semi-asynchronous and a fully asynchronous strategy until the same number of updates is in."""
+    experiment = lab.experiment(EMBEDDED, EMBEDDED.splits[-1], stop={"updates": SAME_WORK})
+    chosen = some(experiment.strategy["window"], "fedavg", "fedbuff", "fedfa-param")
+    return [
+        Contest("same-work", f"{SAME_WORK} updates", experiment, tuple(c for c in chosen if "paper" not in c.title))
+    ]
+
+
+def figure1(lab: Lab, results: Results) -> Section:
+    (contest, runs) = results[0]
+    seconds, rounds = paper()["table1"]["cifar10-iid"], paper()["table2"]["cifar10-iid"]
+    slowest = np.mean([run.seconds for run in runs if run.label == contest.contenders[0].title])
+    rows, values = [], []
+    for contender in contest.contenders:
+        own = [run for run in runs if run.label == contender.title]
+        took, wait = np.mean([run.seconds for run in own]), np.mean([waiting_share(run) for run in own])
+        per_round = took / (SAME_WORK / own[0].manifest["round_size"])
+        theirs = seconds[contender.row] / rounds[contender.row]
+        shares = (f"{slowest / took:.1f}×", f"{100 * wait:.0f} %")
+        rows.append((contender.title, number(took), *shares, number(per_round), number(theirs)))
+        values.append(
+            {"label": contender.title, "seconds": took, "waiting": wait, "round_seconds": per_round, "paper": theirs}
+        )
+    headers = ("Strategy", f"{SAME_WORK} updates (s)", "Faster", "Waiting", "Ours: s per round", "Paper: s per round")
+    caption = "Paper: seconds (Table 1) over rounds (Table 2) of CIFAR-10, IID. " + describe(contest.experiment)
+    text = ["The same number of client updates, handed in under the same client speeds."]
+    grid = Grid("The same work", headers, rows, caption)
+    figure = replace(timeline_figure(runs), name="figure1")
+    return Section("figure1", "Figure 1: who waits, and what it costs", text, [grid], [figure], {"rows": values})
+
+
+# Figure 2: who holds what --------------------------------------------------------------------------------------------
+
+
+def nothing(lab: Lab) -> list[Contest]:
+    return []
+
+
+def figure2(lab: Lab, results: Results) -> Section:
+    figures = []
+    for workload, split in lab.last_splits():
+        for alpha in ALPHAS:
+            experiment = lab.experiment(workload, split, data__alpha=alpha)
+            if not experiment.data.partition.startswith("dirichlet"):
+                continue
+            experiment = replace(experiment, seed=lab.seeds[0])
+            drawn = label_figure(experiment.make_task().label_counts(), experiment.seed)
+            name = f"figure2-{workload.name}-alpha{alpha:g}"
+            figures.append(_titled(drawn, name, f"{workload.title}, alpha = {alpha:g}"))
+    text = ["Dirichlet splits: the smaller alpha, the fewer labels a client sees."]
+    return Section("figure2", "Figure 2: which client holds which labels", text, figures=figures)
+
+
+# Figures 3 and 4: accuracy -------------------------------------------------------------------------------------------
+
+
+def figure3(lab: Lab, results: Results) -> Section:
+    return _accuracy(results, "figure3", "Figure 3: accuracy over time", "seconds")
+
+
+def figure4(lab: Lab, results: Results) -> Section:
+    return _accuracy(results, "figure4", "Figure 4: accuracy over rounds", "rounds")
+
+
+def _accuracy(results: Results, name: str, title: str, against: str) -> Section:
+    figures = [
+        _titled(accuracy_figure(runs, against, contest.target), f"{name}-{contest.name}", contest.title)
+        for contest, runs in results
+    ]
+    return Section(name, title, [describe(contest.experiment) for contest, _ in results], figures=figures)
+
+
+# Figure 5: the window ------------------------------------------------------------------------------------------------
+
+
+def windows(lab: Lab) -> list[Contest]:
+    return [
+        Contest(
+            f"{split.name}-windows",
+            f"{workload.title}, {split.title}",
+            lab.experiment(workload, split),
+            tuple(Contender(f"fedfa-param:window={k}", f"K = {k}", "fedfa-param") for k in WINDOWS),
+        )
+        for workload, split in lab.last_splits()
+    ]
+
+
+def figure5(lab: Lab, results: Results) -> Section:
+    figures, grids = [], []
+    for contest, runs in results:
+        figure = accuracy_figure([running_best(run) for run in runs], "seconds", contest.target)
+        figures.append(
+            replace(figure, name=f"figure5-{contest.name}", title=f"Best accuracy so far: {contest.title}",
+                    caption=figure.caption.replace("Last evaluated", "Best so far"))
+        )  # fmt: skip
+        rows = []
+        for contender in contest.contenders:
+            own = [run for run in runs if run.label == contender.title]
+            best = float(np.mean([run.best_accuracy for run in own]))
+            rows.append((contender.title, f"{100 * best:.1f}", *_shares(own)))
+        headers = ("Window", "Best (%)", "after a quarter of the time", "after half")
+        grids.append(Grid(contest.title, headers, rows, describe(contest.experiment)))
+    text = ["FedFa-Param with different windows K; the curve keeps the best accuracy seen so far, as the paper's does."]
+    return Section("figure5", "Figure 5: window size K", text, grids, figures)
+
+
+def running_best(run: Run) -> Run:
+    return replace(run, evaluations=run.evaluations.with_columns(pl.col("accuracy").cum_max()))
+
+
+def _shares(runs: Sequence[Run]) -> list[str]:
+    """The best accuracy so far at a quarter and at half of the time."""
+    found = []
+    for share in (0.25, 0.5):
+        early = [run.evaluations.filter(pl.col("seconds") <= share * run.seconds)["accuracy"].max() for run in runs]
+        found.append(f"{100 * float(np.mean([value or 0.0 for value in early])):.1f}")  # pyright: ignore
+    return found
+
+
+# Figure 6: FedProx and FedNova ---------------------------------------------------------------------------------------
+
+
+def figure6(lab: Lab, results: Results) -> Section:
+    section = _accuracy(results, "figure6", "Figure 6: FedNova and FedProx, with and without FedFa", "seconds")
+    return replace(section, text=["Clients do unequal work, as in Table 5.", *section.text])
+
+
+# Our own: real phones ------------------------------------------------------------------------------------------------
+
+DRAWN = 5000
+MODELS = (("0.2 MB model", 200_000), ("45 MB model, such as ResNet-18", 44_700_000))
+
+
+def weathers(lab: Lab, results: Results) -> Section:
+    """Delays of many clients under the paper's long tail, and of real phones with a small and a large model."""
+    seed = lab.seeds[0]
+    drawn = {"paper: 3 s + Exp(5 s)": _delays("paper", seed, 0)}
+    for title, size in MODELS:
+        drawn[f"phones, {title}"] = _delays("phones", seed, size)
+    shares = numbers((np.arange(DRAWN) + 1) / DRAWN * 100)
+    lines = [
+        Line(name, numbers(np.sort(delays)), shares, PALETTE[position])
+        for position, (name, delays) in enumerate(drawn.items())
+    ]
+    rows, values = [], []
+    for name, delays in drawn.items():
+        median, high, most = (float(np.quantile(delays, q)) for q in (0.5, 0.9, 0.99))
+        generator = np.random.Generator(np.random.Philox(seed))
+        slowest = float(generator.choice(delays, (2000, 10)).max(axis=1).mean())
+        rate = float(10 / delays.mean())
+        rows.append((name, *map(number, (median, high, most, slowest, rate)), f"{slowest * rate / 10:.1f}×"))
+        values.append({"weather": name, "median": median, "p90": high, "p99": most, "fedavg_round_seconds": slowest})
+    headers = (
+        "Weather",
+        "Median (s)",
+        "90 % (s)",
+        "99 % (s)",
+        "Slowest of 10 (s)",
+        "Updates/s, M_c = 10",
+        "Gain of not waiting",
+    )
+    figure = Figure(
+        name="weather",
+        title="How long clients take",
+        caption="Share of clients that answer within a time. Phones: 307 models by AI-benchmark score with the "
+        "measured up- and downlinks of 19 users (FLASH, WWW 2021), the median phone training for 5 s.",
+        x_label="seconds from dispatch to answer",
+        y_label="clients (%)",
+        layers=tuple(lines),
+        x_range=(0.0, 1.3 * max(float(np.quantile(delays, 0.9)) for delays in drawn.values())),
+        legend=True,
+    )
+    caption = (
+        "Gain of not waiting: updates per second with ten clients in flight and no waiting, over rounds of ten that "
+        f"wait for the slowest. {DRAWN:,} clients, seed {seed}."
+    )
+    grid = Grid("The same, in numbers", headers, rows, caption)
+    return Section("weather", "Real phones beside the paper's long tail", (), [grid], [figure], {"rows": values})
+
+
+def _delays(name: str, seed: int, num_bytes: int) -> np.ndarray:
+    forecast = weather_from(name).forecast(seed, num_bytes)
+    found: list[Any] = [forecast.delay(client, 0) for client in range(DRAWN)]
+    return np.array([d.download_seconds + d.compute_seconds + d.upload_seconds for d in found])

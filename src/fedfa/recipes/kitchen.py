@@ -1,0 +1,122 @@
+"""From a recipe's name to its page: choose the workloads that are at hand, make the runs, show them."""
+
+import os
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, get_args
+
+from fedfa.data import locate
+from fedfa.errors import ConfigError, require
+from fedfa.recipes import BY_NAME, RECIPES
+from fedfa.recipes.lab import Contest, Lab, Recipe, Section, no_progress
+from fedfa.recipes.page import write_page
+from fedfa.recipes.workloads import EMBEDDED, Scale, Workload, workload
+from fedfa.settings import parse_override, suggest
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+EVERYTHING = "all"
+
+
+@dataclass(frozen=True)
+class Order:
+    """Recipes, each with the lab that it is carried out in."""
+
+    name: str
+    folder: Path
+    recipes: Sequence[tuple[Recipe, Lab]]
+    remarks: Sequence[str]
+    """What a user should know before it starts."""
+
+
+def choose(
+    name: str,
+    *,
+    scale: str,
+    tasks: Sequence[str] | None,
+    seeds: Sequence[int],
+    folder: Path,
+    overrides: Sequence[str] = (),
+) -> Order:
+    """Check everything before anything runs. Without ``tasks``: the paper's, as far as their data is at hand."""
+    known = [*BY_NAME, EVERYTHING]
+    require(name in known, f"{name}: {suggest(name, known, 'must be one of')}")
+    require(scale in get_args(Scale), f"--scale {scale}: must be one of {', '.join(get_args(Scale))}")
+    wanted = [BY_NAME[name]] if name != EVERYTHING else list(RECIPES)
+    where = _data_folder(overrides)
+    remarks: dict[str, None] = {}
+    chosen: list[tuple[Recipe, Lab]] = []
+    for recipe in wanted:
+        if tasks is not None:
+            picked = [workload(task.strip()) for task in tasks]
+            for one in picked:
+                require(not (reason := missing(one, where)), f"--task {one.name}: {reason}")
+        else:
+            picked = []
+            for task in recipe.tasks:
+                if reason := missing(workload(task), where):
+                    remarks[f"Left out {task}: {reason}"] = None
+                else:
+                    picked.append(workload(task))
+            if not picked:
+                remarks[f"{recipe.name}: shown on the embedded digits instead, which the paper does not have."] = None
+                picked = [EMBEDDED]
+        lab = Lab(scale, tuple({one.name: one for one in picked}.values()), tuple(seeds), folder, tuple(overrides))  # pyright: ignore
+        recipe.contests(lab)  # so that a bad setting is told before anything runs
+        chosen.append((recipe, lab))
+    return Order(name, folder, chosen, list(remarks))
+
+
+def make(
+    order: Order,
+    *,
+    command: str = "",
+    jobs: int | None = None,
+    progress: Callable[[int], AbstractContextManager[Callable[[str], None]]] = no_progress,
+) -> tuple[Path, list[Section]]:
+    """Make the runs that are missing, and the page; returns it with what it shows."""
+    needed: list[tuple[Recipe, Lab, list[Contest]]] = [(r, lab, list(r.contests(lab))) for r, lab in order.recipes]
+    lab = order.recipes[0][1]
+    results = lab.carry_out(
+        [contest for _, _, contests in needed for contest in contests], command=command, jobs=jobs, progress=progress
+    )
+    left = list(results)
+    sections = []
+    for recipe, lab, contests in needed:
+        own, left = left[: len(contests)], left[len(contests) :]
+        sections.append(recipe.show(lab, own))
+    return write_page(lab, sections, results, order.name, command), sections
+
+
+def missing(one: Workload, where: str) -> str:
+    """Why the data of a workload cannot be used; empty if it can."""
+    if one is EMBEDDED:
+        return ""
+    try:
+        locate(one.name, where)
+    except ConfigError as error:
+        return str(error)
+    return ""
+
+
+def _data_folder(overrides: Sequence[str]) -> str:
+    given = [value for path, value in map(parse_override, overrides) if path == ["data", "folder"]]
+    return given[-1] if given else os.environ.get("FEDFA_DATA", "")
+
+
+def list_recipes() -> "Table":
+    from rich.table import Table
+
+    table = Table(
+        title="Tables and figures of the FedFa paper",
+        caption="Make one: fedfa paper NAME [--task cifar10] [--scale full] [--data DIR]; everything: fedfa paper all",
+        caption_justify="left",
+    )
+    for header in ("name", "what it shows", "workloads"):
+        table.add_column(header)
+    for recipe in RECIPES:
+        table.add_row(recipe.name, recipe.title, ", ".join(recipe.tasks))
+    return table

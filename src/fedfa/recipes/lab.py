@@ -1,0 +1,210 @@
+"""Where recipes are carried out: which runs they need, made once each, and continued where they were left."""
+
+import tomllib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field, replace
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from fedfa.comparison import Point, points, run_points
+from fedfa.errors import ConfigError, RecordError
+from fedfa.experiment import Experiment, from_table
+from fedfa.recipes.contenders import Contender
+from fedfa.recipes.workloads import EMBEDDED, Scale, Split, Workload
+from fedfa.record import Run, read_run
+from fedfa.report.grid import Grid
+from fedfa.report.shapes import Figure
+from fedfa.settings import override, parse_override
+
+
+@cache
+def paper() -> dict[str, dict[str, dict[str, Any]]]:
+    """The numbers that the paper prints, by table, column and strategy."""
+    return tomllib.loads((files("fedfa") / "recipes" / "paper.toml").read_text())
+
+
+@dataclass(frozen=True)
+class Contest:
+    """Strategies side by side under one setting."""
+
+    name: str
+    """Its folder; contests of the same name share their runs."""
+    title: str
+    experiment: Experiment
+    contenders: tuple[Contender, ...]
+    ends_at_target: bool = False
+    """Nothing is asked of its runs after the target: at full scale they end there."""
+
+    @property
+    def target(self) -> float:
+        return self.experiment.compare.target
+
+
+def no_progress(total: int) -> AbstractContextManager[Callable[[str], None]]:
+    return nullcontext(lambda text: None)
+
+
+Results = Sequence[tuple[Contest, Sequence[Run]]]
+
+
+@dataclass(frozen=True)
+class Section:
+    """What a recipe shows."""
+
+    name: str
+    title: str
+    text: Sequence[str] = ()
+    grids: Sequence[Grid] = ()
+    figures: Sequence[Figure] = ()
+    values: Mapping[str, Any] = field(default_factory=dict)
+    """The same numbers for programs, JSON-ready."""
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """One table or figure: the contests it needs, and what it makes of them."""
+
+    name: str
+    title: str
+    tasks: tuple[str, ...]
+    """The workloads that the paper has in it."""
+    contests: Callable[["Lab"], Sequence[Contest]]
+    show: Callable[["Lab", Results], Section]
+
+
+@dataclass(frozen=True)
+class Lab:
+    """The setting that recipes are carried out in."""
+
+    scale: Scale
+    workloads: tuple[Workload, ...]
+    seeds: tuple[int, ...]
+    folder: Path
+    overrides: tuple[str, ...] = ()
+
+    def splits(self) -> list[tuple[Workload, Split]]:
+        return [(workload, split) for workload in self.workloads for split in workload.splits]
+
+    def last_splits(self) -> list[tuple[Workload, Split]]:
+        """The mildest split of each workload: for what the paper shows on one split without saying which."""
+        return [(workload, workload.splits[-1]) for workload in self.workloads]
+
+    def experiment(self, workload: Workload, split: Split, **changes: Any) -> Experiment:
+        """The experiment of a split; changes are dotted keys with __ for the dot."""
+        table = workload.table(split, self.scale)
+        for key, value in changes.items():
+            override(table, key.split("__"), value)
+        for text in self.overrides:
+            if workload is EMBEDDED and text.startswith("data.folder="):
+                continue
+            override(table, *parse_override(text))
+        try:
+            return from_table(table, f"recipe {split.name}")
+        except ConfigError as error:
+            raise ConfigError(f"{split.name}: {error}") from error
+
+    # Runs --------------------------------------------------------------------------------------------------------
+
+    def carry_out(
+        self,
+        contests: Sequence[Contest],
+        *,
+        command: str = "",
+        jobs: int | None = None,
+        progress: Callable[[int], AbstractContextManager[Callable[[str], None]]] = no_progress,
+    ) -> Results:
+        """Make every run that is missing, and give each contest its runs, by strategy and seed."""
+        plan = self._plan(contests)
+        runs = {folder: run for folder, point in plan.items() if (run := finished(point)) is not None}
+        todo = [point for folder, point in plan.items() if folder not in runs]
+        if todo:
+            with progress(len(todo)) as advance:
+                for run in run_points(todo, command=command, resume=True, jobs=jobs):
+                    runs[run.folder or self.folder] = run
+                    advance(f"{run.label}, seed {run.seed}: best accuracy {run.best_accuracy:.3f}")
+        return [(contest, self._named(contest, runs)) for contest in contests]
+
+    def _named(self, contest: Contest, runs: Mapping[Path, Run]) -> list[Run]:
+        titles = {contender.spec: contender.title for contender in contest.contenders}
+        return [
+            replace(run, manifest=run.manifest | {"label": titles[point.label]})
+            for point in self._points(contest)
+            for run in [runs.get(full_length(point.folder)) or runs[point.folder]]
+        ]
+
+    def _plan(self, contests: Iterable[Contest]) -> dict[Path, Point]:
+        """Each run once, by folder; one that goes on to its budget also serves where one to the target would do."""
+        plan: dict[Path, Point] = {}
+        for contest in sorted(contests, key=lambda contest: contest.ends_at_target):
+            whole_runs = self._points(replace(contest, ends_at_target=False))
+            for point, whole in zip(self._points(contest), whole_runs, strict=True):
+                if (whole.folder / "manifest.json").exists():
+                    point = whole
+                if whole.folder not in plan:
+                    plan.setdefault(point.folder, point)
+        return plan
+
+    def _points(self, contest: Contest) -> list[Point]:
+        made = points(contest.experiment, [c.spec for c in contest.contenders], self.seeds, self.folder / contest.name)
+        if not (contest.ends_at_target and self.scale == "full"):
+            return made
+        stop = replace(contest.experiment.stop, accuracy=contest.target)
+        return [
+            replace(
+                point,
+                experiment=replace(point.experiment, stop=stop),
+                folder=point.folder.with_name(f"{point.folder.name}{TO_TARGET}"),
+            )
+            for point in made
+        ]
+
+
+TO_TARGET = "-to-target"
+
+
+def full_length(folder: Path) -> Path:
+    return folder.with_name(folder.name.removesuffix(TO_TARGET))
+
+
+def finished(point: Point) -> Run | None:
+    """The run of this point, if it is there and was made with the same settings."""
+    if not (point.folder / "manifest.json").exists():
+        return None
+    run = read_run(point.folder)
+    here, there = _settings(point.experiment.as_table()), _settings(run.config)
+    for key in sorted(here.keys() | there.keys()):
+        if here.get(key) != there.get(key):
+            raise RecordError(
+                f"{point.folder}: holds a run with {key} = {there.get(key)}, now {here.get(key)}; choose another --out"
+            )
+    return run
+
+
+def _settings(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Settings by dotted key, but for those that change nothing of a run."""
+    flat: dict[str, Any] = {}
+    for key, value in table.items():
+        path = f"{prefix}{key}"
+        if isinstance(value, Mapping):
+            flat |= _settings(value, f"{path}.")
+        elif value is not None and not path.startswith(("compare.", "data.folder", "engine.threads", "engine.check")):
+            flat[path] = list(value) if isinstance(value, tuple) else value
+    return flat
+
+
+def describe(experiment: Experiment, clients: int | None = None) -> str:
+    """The setting of an experiment in a sentence."""
+    data, local, strategy = experiment.data, experiment.local, experiment.strategy
+    split = f"Dirichlet alpha = {data.alpha:g}" if data.partition.startswith("dirichlet") else data.partition
+    part = "" if data.fraction == 1 else f"{100 * data.fraction:g} % of the data, "
+    epochs = f"{local.least_epochs} to {local.epochs}" if local.least_epochs else str(local.epochs)
+    stop = experiment.stop
+    until = f"{stop.updates:,} updates" if stop.seconds is None else f"budget {stop.seconds:,.0f} virtual s"
+    return (
+        f"{data.dataset}, {part}{clients or data.clients} clients ({split}), {experiment.model.name}; "
+        f"M_c = {strategy['concurrency']}, K = {strategy['window']}; E = {epochs}, batch {local.batch_size}, "
+        f"lr {local.lr:g}, {local.optimizer}; {until}."
+    )

@@ -1,0 +1,59 @@
+"""The page that recipes end in: our numbers beside the paper's, from top to bottom."""
+
+from collections.abc import Sequence
+from html import escape
+from pathlib import Path
+
+from fedfa.recipes.lab import Lab, Results, Section
+from fedfa.record import atomic, machine
+from fedfa.report.grid import Grid
+from fedfa.report.page import assemble, figure_html
+from fedfa.report.static import save
+
+
+def write_page(lab: Lab, sections: Sequence[Section], results: Results, name: str, command: str) -> Path:
+    """Write NAME.html and figures/*.pdf, *.png into the lab's folder; returns the page."""
+    figures = [figure for section in sections for figure in section.figures]
+    for figure in figures:
+        save(figure, lab.folder / "figures")
+    title = sections[0].title if len(sections) == 1 else "The FedFa paper's tables and figures"
+    intro = (
+        "Our numbers beside those of Xu et al., FedFa: A Fully Asynchronous Training Paradigm for Federated Learning, "
+        f"IJCAI 2024. Scale: {lab.scale}; {'seed' if len(lab.seeds) == 1 else 'seeds'} "
+        f"{', '.join(map(str, lab.seeds))}. Simulated by fedfa; times are virtual."
+    )
+    body = [f"<h1>{escape(title)}</h1>", f'<p class="about">{escape(intro)}</p>', _contents(sections)]
+    body += [_section(section, alone=len(sections) == 1) for section in sections]
+    body += [_names(results), _made_with(command)]
+    page = lab.folder / f"{name}.html"
+    with atomic(page) as file:
+        file.write(assemble(title, body, figures).encode())
+    return page
+
+
+def _contents(sections: Sequence[Section]) -> str:
+    if len(sections) == 1:
+        return ""
+    links = "".join(f'<li><a href="#{s.name}">{escape(s.title)}</a></li>' for s in sections)
+    return f"<nav><ul>{links}</ul></nav>"
+
+
+def _section(section: Section, alone: bool) -> str:
+    heading = "" if alone else f'<h2 id="{section.name}">{escape(section.title)}</h2>'
+    text = "".join(f'<p class="about">{escape(line)}</p>' for line in section.text if line)
+    tables = "".join(grid.as_html() for grid in section.grids)
+    return f"<section>{heading}{text}{tables}{''.join(map(figure_html, section.figures))}</section>"
+
+
+def _names(results: Results) -> str:
+    """What to type for each strategy of the tables."""
+    seen = {(c.title, c.spec): None for contest, _ in results for c in contest.contenders}
+    if not seen:
+        return ""
+    grid = Grid("What the names stand for", ("Name", "fedfa compare --strategies"), list(seen))
+    return f"<section>{grid.as_html()}</section>"
+
+
+def _made_with(command: str) -> str:
+    versions = ", ".join(f"{key} {value}" for key, value in machine().items())
+    return f"<section><h3>Made by</h3><pre>{escape(command)}</pre><p class='caption'>{escape(versions)}</p></section>"

@@ -1,0 +1,45 @@
+"""A table as plain text cells: described once, shown in the terminal and on a page."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from html import escape
+
+from rich.box import SIMPLE_HEAD
+from rich.table import Table
+from rich.text import Text
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """Rows of text; the first column names the row. ``caption`` tells how to read it."""
+
+    title: str
+    headers: tuple[str, ...]
+    rows: Sequence[tuple[str, ...]]
+    caption: str = ""
+
+    def as_rich(self) -> Table:
+        table = Table(
+            title=self.title,
+            title_justify="left",
+            box=SIMPLE_HEAD,
+            caption=self.caption or None,
+            caption_justify="left",
+        )
+        for position, header in enumerate(self.headers):
+            table.add_column(header, justify="right" if position else "left", overflow="fold")
+        for row in self.rows:
+            table.add_row(*map(Text, row))
+        return table
+
+    def as_html(self) -> str:
+        head = "".join(f'<th scope="col">{escape(header)}</th>' for header in self.headers)
+        body = "".join(
+            f'<tr><th scope="row">{escape(row[0])}</th>{"".join(f"<td>{escape(cell)}</td>" for cell in row[1:])}</tr>'
+            for row in self.rows
+        )
+        caption = f'<p class="caption">{escape(self.caption)}</p>' if self.caption else ""
+        return (
+            f'<h3>{escape(self.title)}</h3><div class="scroll"><table><thead><tr>{head}</tr></thead>'
+            f"<tbody>{body}</tbody></table></div>{caption}"
+        )
