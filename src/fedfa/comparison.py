@@ -8,13 +8,16 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fedfa.core import Strategy
 from fedfa.errors import ConfigError, require
 from fedfa.experiment import Experiment, check_size, make_strategy, strategy_class
 from fedfa.record import Run
 from fedfa.settings import parse_override
+
+if TYPE_CHECKING:
+    from fedfa.task import Task
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,12 +75,16 @@ def run_points(
 ) -> Iterator[Run]:
     """Run all points, several at a time in processes of their own; runs as they finish.
 
+    Those of one setting and seed come one after the other, so that they share data and prepared training steps.
     Closing the iterator (or Ctrl-C) ends the processes; each leaves a checkpoint that ``resume`` continues.
     """
     jobs = min(jobs or os.cpu_count() or 1, len(todo))
     context = multiprocessing.get_context("spawn")
     pool = ProcessPoolExecutor(jobs, mp_context=context, initializer=_watch)
-    waiting = [pool.submit(_run_point, point, command, resume) for point in todo]
+    alike: dict[str, list[Point]] = {}
+    for point in todo:
+        alike.setdefault(_ingredients(point.experiment), []).append(point)
+    waiting = [pool.submit(_run_point, p, command, resume) for group in alike.values() for p in group]
     try:
         for done in as_completed(waiting):
             yield done.result()
@@ -91,6 +98,7 @@ def run_points(
 
 
 _stop_asked = False
+_last_task: "dict[str, Task]" = {}
 
 
 def _watch() -> None:
@@ -113,10 +121,21 @@ def _watch() -> None:
 def _run_point(point: Point, command: str, resume: bool) -> Run:
     if _stop_asked:
         raise KeyboardInterrupt
-    run = point.experiment.run(
-        point.folder, resume=resume, label=point.label, command=command, interrupted=lambda: _stop_asked
-    )
+    experiment, key = point.experiment, _ingredients(point.experiment)
+    if key not in _last_task:
+        _last_task.clear()
+        _last_task[key] = experiment.make_task()
+    run = experiment.run(
+        point.folder, resume=resume, label=point.label, command=command, task=_last_task[key],
+        interrupted=lambda: _stop_asked,
+    )  # fmt: skip
     return replace(run, model=None)
+
+
+def _ingredients(experiment: Experiment) -> str:
+    """What a task is made of; a task of the user's own is made for every run."""
+    parts = (experiment.data, experiment.model, experiment.local, experiment.seed)
+    return repr(parts if not experiment.task else (experiment.task, experiment.strategy, experiment.seed))
 
 
 def compare(

@@ -138,14 +138,18 @@ class Experiment:
         resume: bool = False,
         label: str = "",
         command: str = "",
+        task: "Task | None" = None,
         interrupted: Callable[[], bool] = lambda: False,
         progress: "Callable[[Simulation], None] | None" = None,
     ) -> "Run":
-        """Run it; with ``out``, recorded in that folder together with the resolved experiment."""
+        """Run it; with ``out``, recorded in that folder together with the resolved experiment.
+
+        ``task`` is what ``make_task`` made before, for several runs on the same data.
+        """
         from fedfa.record import atomic
         from fedfa.simulator import simulate
 
-        strategy, task = self.make_strategy(), self.make_task()
+        strategy, task = self.make_strategy(), task or self.make_task()
         strategy.check_clients(task.num_clients)
 
         def write_config() -> None:

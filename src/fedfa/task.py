@@ -52,6 +52,8 @@ class Task:
         self.metric = metric
         self.local = local or LocalTraining()
         self.name = name
+        self.prepared: dict[Any, Any] = {}
+        """What an executor has made ready for this task: runs of the same task share it."""
         data = [_tensors(client, f"clients[{number}]") for number, client in enumerate(clients)]
         self.inputs = torch.cat([inputs for inputs, _ in data])
         self.targets = torch.cat([targets for _, targets in data])

@@ -44,10 +44,11 @@ class Batched(Inline):
             name: buffer.clone() for name, buffer in self._module.named_buffers() if name not in self._layout.names
         }
         self._uses: Counter[Any] = Counter()
-        self._captured: dict[Any, Callable[..., Tensor]] = {}
         sizes = Counter(size for n in set(task.sizes) for size in task.local.batch_sizes(n))
         self._usual_size = sizes.most_common(1)[0][0]
-        self._try()
+        self._captured: dict[Any, Callable[..., Tensor]] = task.prepared.setdefault((self.name, seed), {})
+        if not self._captured:
+            self._try()
 
     def result(self, dispatch: int) -> Trained:
         if dispatch not in self._finished:
@@ -107,14 +108,13 @@ class Batched(Inline):
     def _step(self, state: list[Tensor], inputs: Tensor, targets: Tensor, prox_mu: float) -> Tensor:
         """One local step of some clients, in place; their losses."""
         shape = (tuple(inputs.shape[:2]), prox_mu)
+        self._uses[shape] += 1  # counted anew in each run: what it computes must not depend on runs before it
+        if inputs.shape[1] != self._usual_size and self._uses[shape] < CAPTURE_AFTER:
+            return self._vectorised(prox_mu)(*state, inputs, targets)
         captured = self._captured.get(shape)
         if captured is None:
-            self._uses[shape] += 1
-            step = self._vectorised(prox_mu)
-            if inputs.shape[1] != self._usual_size and self._uses[shape] < CAPTURE_AFTER:
-                return step(*state, inputs, targets)
             examples = [tensor.clone() for tensor in state]
-            captured = self._captured[shape] = capture(step, *examples, inputs, targets)
+            captured = self._captured[shape] = capture(self._vectorised(prox_mu), *examples, inputs, targets)
         return captured(*state, inputs, targets)
 
     def _vectorised(self, prox_mu: float) -> Callable[..., Tensor]:

@@ -34,15 +34,16 @@ def write_page(lab: Lab, sections: Sequence[Section], results: Results, name: st
 def _contents(sections: Sequence[Section]) -> str:
     if len(sections) == 1:
         return ""
-    links = "".join(f'<li><a href="#{s.name}">{escape(s.title)}</a></li>' for s in sections)
+    links = "".join(f'<li><a href="#about-{s.name}">{escape(s.title)}</a></li>' for s in sections)
     return f"<nav><ul>{links}</ul></nav>"
 
 
 def _section(section: Section, alone: bool) -> str:
-    heading = "" if alone else f'<h2 id="{section.name}">{escape(section.title)}</h2>'
+    heading = "" if alone else f'<h2 id="about-{section.name}">{escape(section.title)}</h2>'
     text = "".join(f'<p class="about">{escape(line)}</p>' for line in section.text if line)
     tables = "".join(grid.as_html() for grid in section.grids)
-    return f"<section>{heading}{text}{tables}{''.join(map(figure_html, section.figures))}</section>"
+    figures = "".join(figure_html(figure, heading="h3") for figure in section.figures)
+    return f"<section>{heading}{text}{tables}{figures}</section>"
 
 
 def _names(results: Results) -> str:

@@ -46,9 +46,11 @@ def concurrencies(lab: Lab) -> list[Contest]:
     """M_c = 2, 5, 10, 20; a buffer cannot be larger than what is in flight, so K goes down with M_c."""
     found = []
     for workload, split in lab.last_splits():
-        usual = _window(lab.experiment(workload, split))
+        usual = lab.experiment(workload, split)
         for concurrency in (2, 5, 10, 20):
-            window = min(usual, concurrency)
+            if concurrency > usual.data.clients > 0:
+                continue
+            window = min(_window(usual), concurrency)
             changes = {"strategy__concurrency": concurrency, "strategy__window": window}
             found.append(
                 Contest(

@@ -170,12 +170,12 @@ def _lines(text: str) -> str:
     return escape(text).replace("\n", "<br>")
 
 
-def figure_html(figure: Figure) -> str:
+def figure_html(figure: Figure, heading: str = "h2") -> str:
     """The place of a figure on a page, with its caption."""
     name, title = escape(figure.name), escape(figure.title)
     files = " ".join(f'<a href="figures/{name}.{kind}">{kind.upper()}</a>' for kind in ("pdf", "png"))
     return (
-        f"<figure><h2>{title}</h2>"
+        f"<figure><{heading}>{title}</{heading}>"
         f'<div class="plot" id="{name}" role="img" aria-label="{title}"></div>'
         f'<figcaption>{escape(figure.caption)} <span class="files">{files}</span></figcaption></figure>'
     )

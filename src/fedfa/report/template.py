@@ -20,6 +20,7 @@ p { margin: .3rem 0; }
   margin: 1.4rem 0 1.8rem; }
 section { margin: 3rem 0 0; }
 figure { margin: 0; }
+figure + figure, .caption + figure { margin-top: 2rem; }
 figcaption { margin-top: .5rem; }
 .plot { width: 100%; }
 .files { font-size: .85rem; white-space: nowrap; }
