@@ -174,12 +174,14 @@ def paper(
 
     Runs that are in the results folder already are kept, so an interrupted command is continued by repeating it.
     """
-    from fedfa.progress import compare_progress
-    from fedfa.recipes.kitchen import choose, list_recipes, make
-
     if name is None:
+        from fedfa.recipes import list_recipes
+
         _print(list_recipes())
         return
+    from fedfa.progress import compare_progress
+    from fedfa.recipes.kitchen import choose, make
+
     if jobs is not None and jobs < 1:
         raise ConfigError(f"--jobs {jobs}: must be at least 1")
     order = choose(

@@ -5,8 +5,13 @@ lab          which runs are needed, and making them     paper.toml   the numbers
 tables, figures   what is shown of the runs             page         the page
 """
 
+from typing import TYPE_CHECKING
+
 from fedfa.recipes import figures, tables
 from fedfa.recipes.lab import Lab, Recipe
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 THE_PAPERS = ("cifar10",)
 
@@ -27,4 +32,19 @@ RECIPES = (
 
 BY_NAME = {recipe.name: recipe for recipe in RECIPES}
 
-__all__ = ["BY_NAME", "RECIPES", "Lab", "Recipe"]
+__all__ = ["BY_NAME", "RECIPES", "Lab", "Recipe", "list_recipes"]
+
+
+def list_recipes() -> "Table":
+    from rich.table import Table
+
+    table = Table(
+        title="Tables and figures of the FedFa paper",
+        caption="Make one: fedfa paper NAME [--task cifar10] [--scale full] [--data DIR]; everything: fedfa paper all",
+        caption_justify="left",
+    )
+    for header in ("name", "what it shows", "workloads"):
+        table.add_column(header)
+    for recipe in RECIPES:
+        table.add_row(recipe.name, recipe.title, ", ".join(recipe.tasks))
+    return table

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, get_args
+from typing import get_args
 
 from fedfa.data import locate
 from fedfa.errors import ConfigError, require
@@ -14,9 +14,6 @@ from fedfa.recipes.lab import Contest, Lab, Recipe, Section, no_progress
 from fedfa.recipes.page import write_page
 from fedfa.recipes.workloads import EMBEDDED, Scale, Workload, workload
 from fedfa.settings import parse_override, suggest
-
-if TYPE_CHECKING:
-    from rich.table import Table
 
 EVERYTHING = "all"
 
@@ -105,18 +102,3 @@ def missing(one: Workload, where: str) -> str:
 def _data_folder(overrides: Sequence[str]) -> str:
     given = [value for path, value in map(parse_override, overrides) if path == ["data", "folder"]]
     return given[-1] if given else os.environ.get("FEDFA_DATA", "")
-
-
-def list_recipes() -> "Table":
-    from rich.table import Table
-
-    table = Table(
-        title="Tables and figures of the FedFa paper",
-        caption="Make one: fedfa paper NAME [--task cifar10] [--scale full] [--data DIR]; everything: fedfa paper all",
-        caption_justify="left",
-    )
-    for header in ("name", "what it shows", "workloads"):
-        table.add_column(header)
-    for recipe in RECIPES:
-        table.add_row(recipe.name, recipe.title, ", ".join(recipe.tasks))
-    return table
