@@ -106,8 +106,8 @@ def _verdict(e: Estimate) -> str:
         return f"The bound is below what was measured: the constants are too low. Raise --models; {fall}."
     ratio = f"{short(bound / measured)} times" if measured else "infinitely far from"
     return (
-        f"The theorem applies, and its bound is {ratio} what was measured: it orders settings, it does not predict; "
-        f"{fall}."
+        f"The theorem applies, and its bound is {ratio} what was measured: it shows which term dominates, and neither "
+        f"predicts nor ranks settings; {fall}."
     )
 
 
@@ -125,7 +125,7 @@ def _steps(e: Estimate) -> str:
         )
     reached = theory.generation_reach(s, c, e.weight)
     if reached <= 1:
-        judged = "no more than a round of FedAvg may take, so steady"
+        judged = "no more than a round of FedAvg may, and what late differences bear on a quadratic"
     elif reached <= math.pi / 2:
         judged = "more than a round of FedAvg, within what late differences bear on a quadratic (about 1.6)"
     else:
