@@ -33,7 +33,7 @@ def test_help_is_quick_and_imports_no_torch(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert "run " in done.stdout
     assert done.stdout.strip().endswith("False")
-    for command in ("run", "compare", "report", "strategies", "init"):
+    for command in ("run", "compare", "report", "theory", "strategies", "init"):
         assert "--help" in call(command, "--help", cwd=tmp_path).stdout
 
 
@@ -57,6 +57,23 @@ def test_run_report_and_json(tmp_path: Path) -> None:
     assert second["folder"] == "runs/digits-2"
     third = call("run", "--out", "runs/digits", *QUICK, cwd=tmp_path, ok=1)
     assert third.stderr == "fedfa: runs/digits: holds a finished run; choose another folder\n"
+
+
+def test_theory_of_a_run(tmp_path: Path) -> None:
+    words = ["--set", "stop.updates=60", "--set", "strategy.name=fedfa-delta", "--set", "engine.executor=inline"]
+    call("run", *words, *QUICK, cwd=tmp_path)
+    done = call("theory", "runs/digits", "--models", "4", "--json", cwd=tmp_path)
+    found = last_json(done)
+    assert len(found["models"]) == 4
+    assert found["bound"]["total"] >= found["mean_squared_gradient"] > 0
+    assert found["server_lr"] == 0.25
+    assert found["gap"] == pytest.approx(2.3, abs=0.2)
+    assert found["local_variance"] > 0
+    assert "condition" in done.stdout
+    assert "One generation of clients (M_c = 4)" in done.stdout
+    assert done.stderr == ""
+    wrong = call("theory", "nowhere", cwd=tmp_path, ok=2)
+    assert wrong.stderr == "fedfa: nowhere: no such folder; give one that 'fedfa run' wrote\n"
 
 
 def test_compare_prints_and_continues(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The command line: ``fedfa run``, ``compare``, ``report``, ``paper``, ``strategies``, ``init``.
+"""The command line: ``fedfa run``, ``compare``, ``report``, ``paper``, ``theory``, ``strategies``, ``init``.
 
 Nothing heavy is imported before a command needs it, so that ``fedfa --help`` answers at once.
 """
@@ -55,7 +55,7 @@ def run(
     if resume and not folder.is_dir():
         raise ConfigError(f"--resume: there is no run in {folder}; check --out")
     target = experiment.compare.target
-    with _interruptible() as interrupted, run_progress(experiment) as progress:
+    with _interruptible() as interrupted, run_progress() as progress:
         try:
             done = experiment.run(folder, resume=resume, command=_command(), interrupted=interrupted, progress=progress)
         except KeyboardInterrupt:
@@ -208,6 +208,41 @@ def paper(
     if as_json:
         values = {section.name: dict(section.values) for section in sections}
         print(json.dumps({"scale": scale, "page": str(page)} | values))
+
+
+@app.command()
+def theory(
+    folder: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of one finished run.")],
+    models: Annotated[int, typer.Option(help="At how many of the run's models to measure, evenly spaced.")] = 12,
+    updates: Annotated[int | None, typer.Option(help="Replay only so many updates; by default all.")] = None,
+    data: Data = None,
+    as_json: AsJson = False,
+) -> None:
+    """Measure the constants of the paper's convergence bound on a finished run, and say what follows for its settings.
+
+    RUN is the folder of one finished run. It is computed once more from the config.toml there, which takes about as
+    long as it took, and must take the same course. At some of its models the clients' gradients are measured; out come
+    the bound of Theorem 1, its condition, and which weight, local step and window these constants allow. docs/theory.md
+    tells how to read them. Runs of fedfa-param, fedfa-delta, fedfa-prox, fedfa-nova and fedbuff whose clients train
+    with SGD.
+    """
+    from fedfa.record import find_run
+
+    run = find_run(folder)  # wrong folders are told before torch is loaded
+
+    from fedfa.estimates import estimate
+    from fedfa.progress import replay_progress
+    from fedfa.report.bound import as_rich, words
+
+    with replay_progress(models) as (progress, measured):
+        found = estimate(
+            run, models=models, updates=updates, overrides=_overrides(None, data), progress=progress, measured=measured
+        )
+    _print(as_rich(found))
+    for line in words(found):
+        _say(line)
+    if as_json:
+        print(json.dumps(found.summary() | {"folder": str(folder)}))
 
 
 @app.command()

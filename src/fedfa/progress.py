@@ -8,8 +8,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 if TYPE_CHECKING:
-    from fedfa.engine import Simulation, Stop
-    from fedfa.experiment import Experiment
+    from fedfa.engine import Simulation
 
 
 def _bar(*columns: TextColumn) -> Progress:
@@ -22,25 +21,39 @@ def _bar(*columns: TextColumn) -> Progress:
 
 
 @contextmanager
-def run_progress(experiment: "Experiment") -> Iterator[Callable[["Simulation"], None]]:
+def run_progress() -> Iterator[Callable[["Simulation"], None]]:
     """Shows virtual time, updates per second and accuracy of one run."""
     with _bar(TextColumn("{task.description}")) as bar:
-        task = bar.add_task("starting", total=1.0)
-        start: list[float] = []
-
-        def show(engine: "Simulation") -> None:
-            elapsed = bar.tasks[0].elapsed or 1e-9
-            start[:] = start or [engine.accepted]
-            text = (
-                f"{engine.label}: {engine.now:,.0f} virtual s, {engine.accepted:,} updates "
-                f"({(engine.accepted - start[0]) / elapsed:,.0f}/s), accuracy {engine.last_score[1]:.3f}"
-            )
-            bar.update(task, completed=_share_done(engine, experiment.stop), description=text)
-
-        yield show
+        yield _follower(bar)
 
 
-def _share_done(engine: "Simulation", stop: "Stop") -> float:
+@contextmanager
+def replay_progress(models: int) -> Iterator[tuple[Callable[["Simulation"], None], Callable[[str], None]]]:
+    """Shows a run that is computed once more, and then at how many of its models gradients were measured."""
+    with _bar(TextColumn("{task.description}")) as bar:
+        follow = _follower(bar)
+        task = bar.add_task("gradients", total=models, visible=False)
+        yield follow, lambda text: bar.update(task, advance=1, visible=True, description=f"gradients: {text}")
+
+
+def _follower(bar: Progress) -> Callable[["Simulation"], None]:
+    task = bar.add_task("starting", total=1.0)
+    start: list[float] = []
+
+    def show(engine: "Simulation") -> None:
+        elapsed = bar.tasks[0].elapsed or 1e-9
+        start[:] = start or [engine.accepted]
+        text = (
+            f"{engine.label}: {engine.now:,.0f} virtual s, {engine.accepted:,} updates "
+            f"({(engine.accepted - start[0]) / elapsed:,.0f}/s), accuracy {engine.last_score[1]:.3f}"
+        )
+        bar.update(task, completed=_share_done(engine), description=text)
+
+    return show
+
+
+def _share_done(engine: "Simulation") -> float:
+    stop = engine.stop
     shares = [
         engine.accepted / stop.updates if stop.updates else 0.0,
         engine.now / stop.seconds if stop.seconds else 0.0,

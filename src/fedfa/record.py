@@ -273,6 +273,18 @@ def find_runs(folder: Path) -> list[Run]:
     return _told_apart([read_run(place) for place in places])
 
 
+def find_run(folder: Path) -> Run:
+    """The one finished run in this folder."""
+    require(folder.is_dir(), f"{folder}: no such folder; give one that 'fedfa run' wrote")
+    places = sorted(manifest.parent for manifest in folder.rglob("manifest.json"))
+    if folder in places or (folder / "checkpoint.npz").is_file():
+        return read_run(folder)
+    if not places:
+        raise RecordError(f"{folder}: holds no finished run; give a folder that 'fedfa run' wrote")
+    few = ", ".join(map(str, places[:3])) + (", ..." if len(places) > 3 else "")
+    raise RecordError(f"{folder}: is no run, but holds {len(places)}; give one of them: {few}")
+
+
 def _told_apart(runs: list[Run]) -> list[Run]:
     """Runs of one label are its seeds; where they differ in more than the seed, each gets its folder's name."""
     settings: dict[str, set[str]] = {}

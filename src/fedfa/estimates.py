@@ -1,0 +1,473 @@
+"""The constants of the paper's bound, measured on a finished run.
+
+Models are not recorded. But a run is deterministic: run once more from its config.toml it publishes the same models,
+some of which are kept this time. At these, a gradient of every client gives the constants of ``fedfa.theory``.
+
+    f          mean of the clients' losses F_k, all alike, weight decay included
+    G          the largest |grad F_k|^2
+    sigma_g^2  mean over clients of |grad F_k - grad f|^2; the largest over the models
+    sigma_l^2  mean over clients and mini-batches of |g_k - grad F_k|^2; the largest over the models
+    L          the largest |grad f(w) - grad f(v)| / |w - v|, between models and in short steps around each
+
+All are taken where the run went, so they are at most what the theorem asks for everywhere; L is that of f, and a single
+client's can be larger.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from fedfa import theory
+from fedfa.core import Strategy
+from fedfa.engine import Simulation, Stop
+from fedfa.errors import EngineError, RecordError, in_a_line, require
+from fedfa.experiment import Experiment, load_experiment
+from fedfa.flat import Bound
+from fedfa.local import LocalTraining
+from fedfa.record import Run
+from fedfa.simulator import simulate
+from fedfa.strategies import FedBuff, FedFaDelta, FedFaNova, FedFaParam
+from fedfa.strategies.staleness import Constant
+from fedfa.task import EVALUATION_BATCH, Score, Task
+
+MODELS = 12
+MOST_CLIENTS = 50
+"""Clients that are asked for gradients; of more, so many drawn at random."""
+MOST_BATCHES = 8
+"""Mini-batches per client and model."""
+PROBES = 3
+"""Short steps around each model: along the gradient first, then each time along the change of the gradient."""
+PROBE_LENGTH = 1e-3
+"""Of such a step, in lengths of the model."""
+FRESH_TOLERANCE = 1e-3
+"""How far, relative, a client's loss on the initial model may lie from the recorded one."""
+TOLERANCE = 0.02
+"""How far the replayed accuracies may lie from the recorded ones in the mean, relative: another machine rounds."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Constants:
+    """What the gradients at some models of a run say; models whose gradients are not finite count nowhere."""
+
+    losses: tuple[float, ...]
+    """f at each model"""
+    norms: tuple[float, ...]
+    """|grad f|^2 at each model"""
+    smoothness: float
+    """L"""
+    gradient_bound: float
+    """G"""
+    local_variance: float
+    """sigma_l^2"""
+    global_variance: float
+    """sigma_g^2"""
+    least: float
+    """What f* was taken to be: 0 for cross-entropy, which is never below; else the smallest f of the models."""
+    least_is_known: bool
+    clients: int
+    """How many clients were asked."""
+
+    @property
+    def gap(self) -> float:
+        """f(w_0) - f*"""
+        return self.losses[0] - self.least
+
+    @property
+    def finite(self) -> bool:
+        return all(map(math.isfinite, self.norms))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Estimate:
+    """A run's constants, and what it did."""
+
+    label: str
+    seed: int
+    constants: Constants
+    setting: theory.Setting
+    concurrency: int
+    """M_c"""
+    window: int
+    """K"""
+    weight: float
+    """What one difference counts in the model, all told; in a mean of models likewise, its bases left aside."""
+    model_mean: bool
+    """The new model is a mean of models: it cannot leave the region that they span."""
+    staleness: int
+    """The largest on arrival, from 0."""
+    versions: tuple[int, ...]
+    """Of the models that were measured."""
+    assumed: tuple[str, ...]
+    """Where the run does more than the theorem knows of."""
+    apart: float
+    """Mean distance between the replayed accuracies and the recorded ones."""
+
+    @property
+    def mean_norm(self) -> float:
+        """Of |grad f|^2 over the models: what the theorem bounds."""
+        return float(np.mean(self.constants.norms))
+
+    @property
+    def settled(self) -> bool:
+        """Gradients stayed finite and the loss did not end above its start; else the bound has no meaning."""
+        return self.constants.finite and self.constants.losses[-1] <= self.constants.losses[0]
+
+    def summary(self) -> dict[str, Any]:
+        """All numbers, JSON-ready: what is not finite is None."""
+        s, bound = self.setting, theory.theorem1(self.setting)
+        numbers = {
+            "label": self.label,
+            "seed": self.seed,
+            **asdict(s),
+            "staleness": self.staleness,
+            "concurrency": self.concurrency,
+            "window": self.window,
+            "weight": self.weight,
+            "clients": self.constants.clients,
+            "bound": {"start": bound.start, "drift": bound.drift, "noise": bound.noise, "total": bound.total},
+            "settled": self.settled,
+            "mean_squared_gradient": self.mean_norm,
+            "step_condition": theory.step_condition(s),
+            "generation_step": theory.generation_step(s, self.concurrency, self.weight),
+            "generation_reach": theory.generation_reach(s, self.concurrency, self.weight),
+            "largest_weight": theory.largest_weight(s, self.concurrency),
+            "largest_local_lr": theory.largest_local_lr(s, self.concurrency, self.weight),
+            "largest_window": theory.largest_window(s, self.staleness),
+            "models": [
+                {"version": version, "loss": loss, "squared_gradient": norm}
+                for version, loss, norm in zip(self.versions, self.constants.losses, self.constants.norms, strict=True)
+            ],
+            "assumed": list(self.assumed),
+            "replay_apart": self.apart,
+        }
+        return _plain(numbers)
+
+
+def estimate(
+    run: Run,
+    *,
+    models: int = MODELS,
+    updates: int | None = None,
+    overrides: Sequence[str] = (),
+    progress: Callable[[Simulation], None] | None = None,
+    measured: Callable[[str], None] = lambda text: None,
+) -> Estimate:
+    """Replay a recorded run, all of it or so many ``updates``, and measure the bound's constants at ``models`` of it.
+
+    ``progress`` follows the replay, ``measured`` is called after each model.
+    """
+    require(models >= 2, f"models = {models}: must be at least 2, for a difference of gradients")
+    require(updates is None or updates >= 1, f"updates = {updates}: must be at least 1")
+    experiment = experiment_of(run, overrides)
+    strategy = experiment.make_strategy()
+    server_lr, weight, window = step_of(strategy)
+    task = experiment.make_task()
+    assumed = assumptions(strategy, task.local)
+    again, kept, apart = replayed(run, experiment, task, models, updates, progress)
+    before = torch.get_num_threads()
+    torch.set_num_threads(experiment.engine.threads)
+    try:
+        constants = measure(task, kept.values(), experiment.seed, measured)
+    finally:
+        torch.set_num_threads(before)
+    require(
+        constants.smoothness > 0,
+        f"{run.folder}: the gradient is the same at all its models, so there is no L to measure; run it for longer",
+    )
+    accepted = again.accepted
+    staleness = int(accepted["staleness"].to_numpy().max())
+    setting = theory.Setting(
+        updates=again.manifest["version"],
+        local_steps=float(accepted["num_steps"].to_numpy().mean()),
+        local_lr=task.local.lr,
+        server_lr=server_lr,
+        max_staleness=theory.oldest(staleness, 1 if isinstance(strategy, FedBuff) else window),
+        smoothness=constants.smoothness,
+        gradient_bound=constants.gradient_bound,
+        local_variance=constants.local_variance,
+        global_variance=constants.global_variance,
+        gap=constants.gap,
+    )
+    return Estimate(
+        label=run.label,
+        seed=run.seed,
+        constants=constants,
+        setting=setting,
+        concurrency=strategy.concurrency,
+        window=window,
+        weight=weight,
+        model_mean=isinstance(strategy, FedFaParam)
+        or (isinstance(strategy, FedBuff) and strategy.origin == "current" and server_lr <= 1),
+        staleness=staleness,
+        versions=tuple(kept),
+        assumed=assumed,
+        apart=apart,
+    )
+
+
+# What the theorem speaks about ---------------------------------------------------------------------------------------
+
+
+def step_of(strategy: Strategy) -> tuple[float, float, int]:
+    """eta_g, the total weight of a difference, and K, of a strategy that the theorem speaks about."""
+    if isinstance(strategy, FedFaParam):
+        return 1.0, 1.0, strategy.window
+    if isinstance(strategy, FedFaDelta):
+        return strategy.step_size, strategy.step_size, strategy.window
+    require(
+        isinstance(strategy, FedBuff),
+        f"{strategy.name or type(strategy).__name__}: Theorem 1 does not speak about it; "
+        "give a run of fedfa-param, fedfa-delta, fedfa-prox, fedfa-nova or fedbuff",
+    )
+    assert isinstance(strategy, FedBuff)
+    return strategy.server_lr, strategy.server_lr / strategy.buffer, strategy.buffer
+
+
+def assumptions(strategy: Strategy, local: LocalTraining) -> tuple[str, ...]:
+    """In one line each, what of the run the theorem does not know; refused where its step eta_l means nothing."""
+    require(
+        local.optimizer == "sgd",
+        f"local.optimizer = {local.optimizer!r}: Theorem 1 speaks about SGD; give a run with local.optimizer = 'sgd'",
+    )
+    unknown = {
+        f"momentum {local.momentum}, counted as more plain steps (the effective Q)": local.momentum > 0,
+        f"the proximal pull (prox_mu {strategy.local.prox_mu}), left out of f": strategy.local.prox_mu > 0,
+        "differences per local step, taken as plain ones": isinstance(strategy, FedFaNova),
+        "clients weighed by their examples, taken as all alike": getattr(strategy, "weighting", "") == "examples",
+        "stale differences weighed down, taken in full": not isinstance(
+            getattr(strategy, "staleness", Constant()), Constant
+        ),
+        f"differences clipped to {strategy.clip_norm}, taken as they are": strategy.clip_norm is not None,
+    }
+    return tuple(text for text, applies in unknown.items() if applies)
+
+
+# The replay ----------------------------------------------------------------------------------------------------------
+
+
+class Watched:
+    """A task whose evaluator also keeps some of the models that it judges, by the number of the judgement."""
+
+    def __init__(self, task: Any, wanted: Iterable[int]) -> None:
+        self.kept: list[np.ndarray] = []
+        self._task, self._wanted = task, frozenset(wanted)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._task, name)
+
+    def evaluator(self, seed: int) -> Callable[[np.ndarray], Score]:
+        judge, count = self._task.evaluator(seed), iter(range(1 << 62))
+
+        def evaluate(model: np.ndarray) -> Score:
+            if next(count) in self._wanted:
+                self.kept.append(model.copy())
+            return judge(model)
+
+        return evaluate
+
+
+def spaced(count: int, most: int) -> list[int]:
+    """At most so many of the numbers below ``count``, evenly spaced, the first and the last among them."""
+    return sorted({round(share * (count - 1)) for share in np.linspace(0.0, 1.0, min(most, count))})
+
+
+def experiment_of(run: Run, overrides: Sequence[str] = ()) -> Experiment:
+    """The experiment that a run folder records."""
+    assert run.folder is not None
+    if not run.config:
+        raise RecordError(
+            f"{run.folder}: has no config.toml to run it again from; make the run with 'fedfa run' or Experiment.run"
+        )
+    return load_experiment(run.folder / "config.toml", overrides)
+
+
+def replayed(
+    run: Run, experiment: Experiment, task: Task, models: int, updates: int | None,
+    progress: Callable[[Simulation], None] | None,
+) -> tuple[Run, dict[int, np.ndarray], float]:  # fmt: skip
+    """The run once more, some of its models by version, and how far its accuracies lie from the recorded ones."""
+    most = min(len(run.accepted), updates or len(run.accepted))
+    judged = run.evaluations.filter(run.evaluations["updates"] <= most)
+    versions = judged["version"].unique().sort().to_list()
+    require(
+        len(versions) >= 2,
+        f"{run.folder}: fewer than 2 models were evaluated; run it for longer or lower engine.evaluate_every",
+    )
+    wanted = spaced(len(versions), models)
+    watched = Watched(task, wanted)
+    again = simulate(
+        experiment.make_strategy(), watched, experiment.weather, Stop(updates=most), experiment.seed,
+        evaluate_every=experiment.engine.evaluate_every, executor=experiment.engine.executor,
+        threads=experiment.engine.threads, label=run.label, progress=progress,
+    )  # fmt: skip
+    apart = _apart(run, again)
+    if apart is None:
+        raise RecordError(
+            f"{run.folder}: run again, it takes another course; its data, its code or a version has changed: "
+            "run it anew with 'fedfa run'"
+        )
+    return again, dict(zip((versions[position] for position in wanted), watched.kept, strict=True)), apart
+
+
+def _apart(run: Run, again: Run) -> float | None:
+    """Mean distance between accuracies; None where the second run is not the first.
+
+    Who arrives when does not depend on the machine. What a client makes of the initial model does by a rounding, what
+    becomes of the model later by more.
+    """
+    first, second = run.updates.head(len(again.updates)), again.updates
+    columns = ("client", "dispatch", "base_version", "version")
+    if len(first) < len(second) or any(not first[name].equals(second[name]) for name in columns):
+        return None
+    fresh = first["base_version"].to_numpy() == 0
+    losses = first["train_loss"].to_numpy()[fresh], second["train_loss"].to_numpy()[fresh]
+    both = run.evaluations.join(again.evaluations, on="updates", suffix="_again")
+    accuracies, others = both["accuracy"].to_numpy(), both["accuracy_again"].to_numpy()
+    apart = float(np.mean(np.abs(np.where(np.isnan(accuracies) & np.isnan(others), 0.0, accuracies - others))))
+    near = apart <= TOLERANCE * float(np.nanmax(np.abs(accuracies), initial=1e-9))
+    return apart if near and np.allclose(*losses, rtol=FRESH_TOLERANCE, equal_nan=True) else None
+
+
+# Gradients -----------------------------------------------------------------------------------------------------------
+
+
+class Slopes:
+    """Losses and gradients of single clients, in train mode as clients take them; no model's buffers change."""
+
+    def __init__(self, task: Task, seed: int, clients: Sequence[int]) -> None:
+        self._task, self._seed, self.clients = task, seed, clients
+        self._bound = Bound(task.build(seed))
+        self.num_trainable = len(self._bound.trainable)
+
+    def at(self, model: np.ndarray, chunks: Sequence[Tensor]) -> tuple[float, np.ndarray]:
+        """Loss and gradient over the examples at these positions."""
+        task, bound, decay = self._task, self._bound, self._task.local.weight_decay
+        bound.load(torch.from_numpy(model))
+        bound.gradient.zero_()
+        total, value = sum(map(len, chunks)), 0.0
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(0)  # the same draws (of dropout) everywhere: differences then come from the model
+            for chunk in chunks:
+                loss = task.loss(bound.module(task.inputs[chunk]), task.targets[chunk]) * (len(chunk) / total)
+                loss.backward()
+                value += float(loss.detach())
+        weights = bound.trainable.detach().double()
+        gradient = bound.gradient.double() + decay * weights
+        return value + decay / 2 * float(weights @ weights), gradient.numpy()
+
+    def whole(self, model: np.ndarray, client: int) -> tuple[float, np.ndarray]:
+        """F_k and its gradient."""
+        rows = torch.cat(self._task.batches(self._seed, client, 0, 1)).sort().values
+        try:
+            return self.at(model, rows.split(EVALUATION_BATCH))
+        except Exception as error:  # code of the user's own
+            raise EngineError(f"client {client}: the gradient of its loss raised {in_a_line(error)}") from error
+
+    def mean(self, model: np.ndarray) -> np.ndarray:
+        """grad f"""
+        return sum((self.whole(model, client)[1] for client in self.clients), np.zeros(self.num_trainable)) / len(
+            self.clients
+        )
+
+    def noise(self, model: np.ndarray, client: int, nth: int, whole: np.ndarray) -> float:
+        """Mean of |g_k - grad F_k|^2 over some of the batches that the client's n-th dispatch would see."""
+        task = self._task
+        if len(task.local.batch_sizes(task.sizes[client])) == 1:
+            return 0.0
+        batches = task.batches(self._seed, client, nth, task.local.epochs)
+        chosen = np.random.default_rng([self._seed, client, nth]).permutation(len(batches))[:MOST_BATCHES]
+        return float(np.mean([_square(self.at(model, [batches[number]])[1] - whole) for number in chosen]))
+
+
+def measure(
+    task: Task, models: Iterable[np.ndarray], seed: int, measured: Callable[[str], None] = lambda text: None
+) -> Constants:
+    """The bound's constants from gradients at these models, the initial one first."""
+    with np.errstate(over="ignore", invalid="ignore"):  # of a run that diverged
+        return _measure(task, models, seed, measured)
+
+
+def _measure(task: Task, models: Iterable[np.ndarray], seed: int, measured: Callable[[str], None]) -> Constants:
+    drawn = np.random.default_rng(seed).permutation(task.num_clients)[:MOST_CLIENTS]
+    slopes = Slopes(task, seed, sorted(drawn.tolist()))
+    losses, norms, between, within = [], [], [], []
+    largest = smoothness = 0.0
+    places: list[tuple[np.ndarray, np.ndarray]] = []
+    for nth, model in enumerate(models):
+        total, values, squares, noises = np.zeros(slopes.num_trainable), [], [], []
+        for client in slopes.clients:
+            value, gradient = slopes.whole(model, client)
+            total += gradient
+            values.append(value)
+            squares.append(_square(gradient))
+            noises.append(slopes.noise(model, client, nth, gradient))
+        mean = total / len(slopes.clients)
+        losses.append(float(np.mean(values)))
+        norms.append(_square(mean))
+        measured(f"loss {losses[-1]:.3g}")
+        if not math.isfinite(norms[-1] + max(squares)):
+            continue
+        largest = max(largest, *squares)
+        between.append(max(0.0, float(np.mean(squares)) - norms[-1]))
+        within.append(float(np.mean(noises)))
+        smoothness = max(smoothness, _curvature(slopes, model, mean))
+        places.append((model[: slopes.num_trainable], mean))
+    require(len(places) > 0, "no model of the run has finite gradients, not even the first; look at the task's loss")
+    for (here, slope), (there, other) in combinations(places, 2):
+        smoothness = max(smoothness, _quotient(here, slope, there, other))
+    known = task.loss is F.cross_entropy or isinstance(task.loss, nn.CrossEntropyLoss)
+    return Constants(
+        losses=tuple(losses),
+        norms=tuple(norms),
+        smoothness=smoothness,
+        gradient_bound=largest,
+        local_variance=max(within),
+        global_variance=max(between),
+        least=0.0 if known else min(filter(math.isfinite, losses)),
+        least_is_known=known,
+        clients=len(slopes.clients),
+    )
+
+
+def _curvature(slopes: Slopes, model: np.ndarray, slope: np.ndarray) -> float:
+    """The largest change of grad f per length, in a few short steps that turn towards where it changes most."""
+    split, largest, direction = slopes.num_trainable, 0.0, slope
+    length = PROBE_LENGTH * max(1.0, math.sqrt(_square(model[:split])))
+    for _ in range(PROBES):
+        size = math.sqrt(_square(direction))
+        if not 0 < size < math.inf:
+            break
+        moved = model.copy()
+        moved[:split] += (length / size * direction).astype(model.dtype)
+        there = slopes.mean(moved)
+        largest = max(largest, _quotient(model[:split], slope, moved[:split], there))
+        direction = there - slope
+    return largest
+
+
+def _quotient(here: np.ndarray, slope: np.ndarray, there: np.ndarray, other: np.ndarray) -> float:
+    """|grad f(w) - grad f(v)| / |w - v|; 0 where that says nothing."""
+    rise, run = _square(other - slope), _square(there.astype(np.float64) - here)
+    return math.sqrt(rise / run) if run > 0 and math.isfinite(rise / run) else 0.0
+
+
+def _square(vector: np.ndarray) -> float:
+    """|v|^2, in double precision."""
+    wide = vector.astype(np.float64, copy=False)
+    return float(wide @ wide)
+
+
+def _plain(value: Any) -> Any:
+    """For JSON, which knows no NaN and no infinity."""
+    if isinstance(value, dict):
+        return {key: _plain(part) for key, part in value.items()}
+    if isinstance(value, list):
+        return [_plain(part) for part in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
