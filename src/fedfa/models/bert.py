@@ -153,6 +153,7 @@ def _pretrained(folder: Path, classes: int, stamp: object) -> tuple[Any, frozens
     with torch.random.fork_rng(devices=[]):  # whether it is kept or read must not show in what is drawn
         model, report = from_folder(
             "AutoModelForSequenceClassification", folder, num_labels=classes, dtype=torch.float32,
+            attn_implementation="eager",  # as fast on short texts, can be batched over clients, repeats bit for bit
             output_loading_info=True,
         )  # fmt: skip
     new = frozenset(report["missing_keys"])
