@@ -337,7 +337,7 @@ def test_a_missing_extra_is_named(
     write_sst2(tmp_path, monkeypatch)
     monkeypatch.setitem(sys.modules, library, None)
     message = error(lambda: experiment(tmp_path, weights, lora_rank=rank).make_task().initial(0))
-    assert "needs the nlp extra: pip install 'fedfa[nlp]'" in message
+    assert message == "model.name = 'bert' needs the nlp extra: pip install 'fedfa[nlp]'"
 
 
 # Tokens --------------------------------------------------------------------------------------------------------------

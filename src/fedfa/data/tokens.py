@@ -76,7 +76,7 @@ def _key(texts: list[str], folder: Path, max_length: int) -> str:
 
 def _encode(texts: list[str], folder: Path, max_length: int) -> np.ndarray:
     config, tokenizer = from_folder("AutoConfig", folder), from_folder("AutoTokenizer", folder)
-    longest = config.max_position_embeddings
+    longest = getattr(config, "max_position_embeddings", max_length)
     require(max_length <= longest, f"model.max_length = {max_length}: more than the {longest} tokens this model reads")
     rows: list[list[int]] = []
     for start in range(0, len(texts), AT_A_TIME):

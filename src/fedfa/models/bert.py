@@ -104,7 +104,7 @@ def needed(name: str) -> Any:
         try:
             return import_module(name)
         except ImportError as error:
-            raise ConfigError(f"model.name = 'bert' needs the nlp extra: pip install 'fedfa[nlp]' ({error})") from error
+            raise ConfigError("model.name = 'bert' needs the nlp extra: pip install 'fedfa[nlp]'") from error
 
 
 @contextmanager
@@ -158,8 +158,9 @@ def _pretrained(folder: Path, classes: int, stamp: object) -> tuple[Any, frozens
         )  # fmt: skip
     new = frozenset(report["missing_keys"])
     lost = sorted(name for name in new if name.startswith(f"{model.base_model_prefix}.") and ".pooler." not in name)
+    some = ", ".join(lost[:2])
     require(
-        not lost, f"{folder}: the weights lack {len(lost)} tensors of config.json's model ({lost[:1]}...); {REMEDY}"
+        not lost, f"{folder}: the weights lack {len(lost)} tensors that config.json asks for ({some} ...); {REMEDY}"
     )
     return model, new
 
