@@ -4,6 +4,7 @@ import gzip
 import json
 import logging
 import os
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -147,6 +148,12 @@ def test_sent140_in_its_public_form_is_split_by_user(tmp_path: Path, monkeypatch
     assert "http://help.sentiment140.com/for-students" in message
 
 
+def write_sent140(root: Path, days: list[int]) -> None:
+    (root / "sent140").mkdir()
+    rows = [f"{4 * (n % 2)},{n},Mon Apr 0{day} 22:19:45 PDT 2009,ann,a tweet" for n, day in enumerate(days)]
+    (root / "sent140" / "some.csv").write_text("\n".join(["target,id,date,user,text", *rows]))
+
+
 def test_sent140_in_the_compact_form_is_split_by_hour(tmp_path: Path) -> None:
     folder = tmp_path / "sentiment140"
     folder.mkdir()
@@ -255,11 +262,7 @@ def test_small_owners_can_be_left_out_and_all_others_taken(tmp_path: Path, weigh
     assert "clients = 3: the data has only 2 owners with 3 examples or more; set clients = 2" in error(
         _natural, owners, 3, 3
     )
-    folder = tmp_path / "sent140"
-    folder.mkdir()
-    days = [1] * 30 + [2] * 40 + [3] * 6
-    rows = [f"{4 * (n % 2)},{n},Mon Apr 0{day} 22:19:45 PDT 2009,ann,a tweet" for n, day in enumerate(days)]
-    (folder / "some.csv").write_text("\n".join(["target,id,date,user,text", *rows]))
+    write_sent140(tmp_path, [1] * 30 + [2] * 40 + [3] * 6)
     table = settings(tmp_path, weights) | {
         "data": {"dataset": "sent140", "folder": str(tmp_path), "clients": 0, "partition": "natural"}
     }
@@ -488,6 +491,20 @@ def test_only_what_is_trained_travels(tmp_path: Path, monkeypatch: pytest.Monkey
     page = write_report([runs[0]], tmp_path / "report").read_text()
     assert "% of the model travels: 648 bytes instead of " in page
     assert experiment(tmp_path, weights).make_task().initial(0).num_frozen == 0
+
+
+def test_the_command_line_says_what_travels(tmp_path: Path, weights: Path) -> None:
+    write_sent140(tmp_path, [1] * 20 + [2] * 20)
+    words = (
+        "data.dataset=sent140 data.clients=2 strategy.concurrency=2 model.name=bert model.lora_rank=1 stop.updates=2"
+    )
+    sets = [part for word in words.split() for part in ("--set", word)]
+    done = subprocess.run(
+        [sys.executable, "-m", "fedfa.cli", "run", "--data", str(tmp_path), *sets, "--set", f"model.weights={weights}"],
+        cwd=tmp_path, capture_output=True, text=True, timeout=120, check=True,
+    )  # fmt: skip
+    assert "% of the model travels: 648 bytes instead of " in done.stdout
+    assert "LOAD REPORT" not in done.stdout + done.stderr
 
 
 def test_a_lora_run_is_continued_to_the_same_bytes(
