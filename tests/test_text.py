@@ -495,9 +495,8 @@ def test_only_what_is_trained_travels(tmp_path: Path, monkeypatch: pytest.Monkey
 
 def test_the_command_line_says_what_travels(tmp_path: Path, weights: Path) -> None:
     write_sent140(tmp_path, [1] * 20 + [2] * 20)
-    words = (
-        "data.dataset=sent140 data.clients=2 strategy.concurrency=2 model.name=bert model.lora_rank=1 stop.updates=2"
-    )
+    words = "data.dataset=sent140 data.clients=2 strategy.concurrency=2 stop.updates=2 model.name=bert"
+    words += " model.max_length=16 model.lora_rank=1"
     sets = [part for word in words.split() for part in ("--set", word)]
     done = subprocess.run(
         [sys.executable, "-m", "fedfa.cli", "run", "--data", str(tmp_path), *sets, "--set", f"model.weights={weights}"],
