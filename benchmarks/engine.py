@@ -19,7 +19,7 @@ import polars as pl
 
 import fedfa
 from fedfa.executors.base import Trained, WorkOrder
-from fedfa.task import Score
+from fedfa.task import Initial, Score
 
 RESULTS = 64  # different client results, handed out in turn
 
@@ -33,8 +33,8 @@ class NoTask:
     def __init__(self, num_clients: int, length: int) -> None:
         self.num_clients, self.length = num_clients, length
 
-    def initial(self, seed: int) -> tuple[np.ndarray, int]:
-        return np.zeros(self.length, np.float32), self.length
+    def initial(self, seed: int) -> Initial:
+        return Initial(np.zeros(self.length, np.float32), self.length)
 
     def evaluator(self, seed: int) -> Any:
         return lambda vector: Score(0.0, 0.0)

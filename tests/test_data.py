@@ -206,7 +206,7 @@ def test_resnet18_has_the_usual_size_and_trains_both_ways(norm: Any) -> None:
         for name in ("inline", "batched")
     ]
     assert [run.manifest["executor"] for run in runs] == ["inline", "batched"]
-    moved = np.linalg.norm(runs[0].model - task.initial(0)[0])
+    moved = np.linalg.norm(runs[0].model - task.initial(0).vector)
     assert np.linalg.norm(runs[0].model - runs[1].model) < 1e-3 * moved
 
 

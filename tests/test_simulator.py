@@ -16,7 +16,7 @@ import fedfa
 from fedfa import Stop, Weather, simulate
 from fedfa.core import Flight, Strategy, Update
 from fedfa.engine import Idle
-from fedfa.experiment import DataSettings, image_task
+from fedfa.experiment import DataSettings, data_task
 from fedfa.models import ModelSettings
 from fedfa.record import ACCEPTED, find_runs, read_run
 from fedfa.strategies import ALL
@@ -27,7 +27,7 @@ from fedfa.weather import Availability, Constant, Exponential, Uniform
 def task() -> fedfa.Task:
     """Small and quick: 12 clients of unequal size."""
     data = DataSettings(clients=12, partition="dirichlet-by-class", alpha=1.0)
-    return image_task(data, ModelSettings(hidden=8), fedfa.LocalTraining(epochs=2), seed=0)
+    return data_task(data, ModelSettings(hidden=8), fedfa.LocalTraining(epochs=2), seed=0)
 
 
 def quick(strategy: Any, task: fedfa.Task, **settings: Any) -> fedfa.Run:
@@ -104,7 +104,7 @@ def test_executors_agree(cls: type[Strategy], local: dict[str, Any], task: fedfa
     """Unequal clients, ragged last batches, prox, momentum, AdamW: same events, models equal to rounding."""
     data = DataSettings(clients=12, partition="dirichlet-by-class", alpha=1.0)
     training = fedfa.LocalTraining(**({"epochs": 2} | local))
-    own = image_task(data, ModelSettings(hidden=8), training, seed=0)
+    own = data_task(data, ModelSettings(hidden=8), training, seed=0)
     strategy = sized(cls, staleness_bound=1, prox_mu=0.1)
     runs = [quick(strategy, own, executor=name) for name in ("inline", "batched")]
     exact = ["seconds", "client", "dispatch", "base_version", "staleness", "version", "outcome", "num_steps"]
@@ -116,7 +116,7 @@ def test_executors_agree(cls: type[Strategy], local: dict[str, Any], task: fedfa
 
 def test_port_urgent_calls_laggards_back_at_the_end_of_an_epoch() -> None:
     epochs = 10
-    own = image_task(
+    own = data_task(
         DataSettings(clients=12), ModelSettings(hidden=8), fedfa.LocalTraining(epochs=epochs, batch_size=30), seed=0
     )
     weather = Weather(speed=Uniform(1.0, 40.0))
@@ -432,7 +432,7 @@ def test_a_run_is_only_continued_as_itself(task: fedfa.Task, tmp_path: Path) -> 
     assert len(again.accepted) == 10
     with pytest.raises(fedfa.RecordError, match="ended at another stop"):
         quick("fedasync", task, out=tmp_path, resume=True, stop=Stop(updates=20))
-    other = image_task(DataSettings(clients=12), ModelSettings(hidden=8), task.local, seed=0)
+    other = data_task(DataSettings(clients=12), ModelSettings(hidden=8), task.local, seed=0)
     other.name = task.name
     with pytest.raises(fedfa.RecordError, match="finished run with other settings"):
         quick("fedasync", other, out=tmp_path, resume=True, stop=Stop(updates=10))

@@ -49,7 +49,7 @@ def own_task(model: Any, sizes: tuple[int, ...] = (10, 17, 5, 10), **settings: A
 
 
 def order(task: fedfa.Task, client: int, mu: float = 0.0, nth: int = 0, epochs: int | None = None) -> WorkOrder:
-    base, _ = task.initial(0)
+    base = task.initial(0).vector
     return WorkOrder(client + 10 * nth, 0, client, nth, base, epochs or task.local.epochs, mu)
 
 
@@ -284,10 +284,10 @@ def test_capture_is_the_same_function() -> None:
 
 
 def test_the_embedded_cnn_trains() -> None:
-    from fedfa.experiment import DataSettings, image_task
+    from fedfa.experiment import DataSettings, data_task
     from fedfa.models import ModelSettings
 
-    task = image_task(DataSettings(clients=10), ModelSettings(name="cnn", hidden=16), fedfa.LocalTraining(), seed=1)
+    task = data_task(DataSettings(clients=10), ModelSettings(name="cnn", hidden=16), fedfa.LocalTraining(), seed=1)
     assert cnn()(torch.zeros(2, 1, 8, 8)).shape == (2, 10)
     run = fedfa.simulate(fedfa.FedFaParam(concurrency=4, window=2), task, stop=fedfa.Stop(updates=60))
     assert run.best_accuracy > 0.5

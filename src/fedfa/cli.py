@@ -48,6 +48,7 @@ def run(
     from fedfa.experiment import load_experiment
     from fedfa.progress import run_progress
     from fedfa.report import write_report
+    from fedfa.report.page import travelling
     from fedfa.report.tables import as_rich, summarise
 
     experiment = load_experiment(file, _overrides(set_, data))
@@ -62,6 +63,8 @@ def run(
             raise _Interrupted(_resume_hint("run", file, folder, _overrides(set_, data))) from None
     page = write_report([done], folder, target, _command())
     _print(as_rich(summarise([done], target), target))
+    if sentence := travelling([done]):
+        _say(sentence)
     _say(f"Report: {page}")
     if as_json:
         print(json.dumps(done.summary(target) | {"folder": str(folder)}))

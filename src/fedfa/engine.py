@@ -115,7 +115,7 @@ class Simulation:
         self.folder, self.label = folder, label
         self._checkpoint_seconds, self._interrupted, self._progress = checkpoint_seconds, interrupted, progress
         self._evaluator = task.evaluator(seed)
-        self.initial, self.num_trainable = task.initial(seed)
+        self.initial, self.num_trainable, self.num_frozen = task.initial(seed)
         self.num_bytes = self.initial.nbytes
         self.forecast = weather.forecast(seed, self.num_bytes)
         self.record = Recorder()
@@ -334,6 +334,7 @@ class Simulation:
             "task": self.task.name,
             "num_clients": self.task.num_clients,
             "num_parameters": len(self.initial),
+            "num_frozen": self.num_frozen,
             "local": asdict(self.task.local),
             "evaluate_every": self.evaluate_every,
             "executor": self.executor.name,

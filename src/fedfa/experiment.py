@@ -19,6 +19,7 @@ from fedfa.strategies import BY_NAME
 from fedfa.weather import SPLIT, Weather, keyed, weather_from
 
 if TYPE_CHECKING:
+    from fedfa.data import DataSet
     from fedfa.engine import Simulation, Stop
     from fedfa.local import LocalTraining
     from fedfa.models import ModelSettings
@@ -32,21 +33,27 @@ Partition = Literal["dirichlet", "dirichlet-by-class", "iid", "shards", "natural
 class DataSettings:
     """Which data, and how it is split among the clients."""
 
-    dataset: Literal["digits", "cifar10", "femnist"] = "digits"
+    dataset: Literal["digits", "cifar10", "femnist", "sst2", "sent140", "twitter_entity", "rent_the_runway"] = "digits"
     folder: str = ""
     """Where the data set is, unless it is embedded; without it, FEDFA_DATA."""
     fraction: float = 1.0
     """Share of the examples to use, drawn at random, for quick tries."""
     clients: int = 50
+    """0: every owner there is (natural)."""
     partition: Partition = "dirichlet"
     alpha: float = 0.5
     shards_per_client: int = 2
+    min_examples: int = 1
+    """Owners with fewer training examples are left out (natural)."""
 
     def __post_init__(self) -> None:
         require(0 < self.fraction <= 1, f"fraction = {self.fraction}: must be above 0 and at most 1")
-        require(self.clients >= 1, f"clients = {self.clients}: must be at least 1")
+        every = "" if self.clients else "; 0 means every owner there is, with partition = 'natural'"
+        good = self.clients >= 1 or (self.clients == 0 and self.partition == "natural")
+        require(good, f"clients = {self.clients}: must be at least 1{every}")
         require(self.alpha > 0, f"alpha = {self.alpha}: must be above 0")
         require(self.shards_per_client >= 1, f"shards_per_client = {self.shards_per_client}: must be at least 1")
+        require(self.min_examples >= 1, f"min_examples = {self.min_examples}: must be at least 1")
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +136,7 @@ class Experiment:
             kind = type(task).__name__
             require(isinstance(task, Task), f"task = {self.task!r}: must return a fedfa.Task, returned a {kind}")
             return task
-        return image_task(self.data, self.model, self.local, self.seed)
+        return data_task(self.data, self.model, self.local, self.seed)
 
     def run(
         self,
@@ -238,6 +245,7 @@ def from_table(table: dict[str, Any], source: str = "the default experiment") ->
     )
     made = make_strategy(strategy, "strategy")
     if not task:
+        check_fit(experiment.data, experiment.model)
         check_size(made, experiment.data.clients, "strategy.")
         highest = experiment.stop.accuracy or 0.0
         require(highest <= 1, f"stop.accuracy = {highest}: must be at most 1; 95 % is 0.95")
@@ -245,11 +253,25 @@ def from_table(table: dict[str, Any], source: str = "the default experiment") ->
 
 
 def check_size(strategy: Strategy, clients: int, prefix: str) -> None:
-    """Whether the strategy can work with data.clients clients."""
+    """Whether the strategy can work with data.clients clients; how many 0 means, only the data will tell."""
+    if clients == 0:
+        return
     try:
         strategy.check_clients(clients)
     except ConfigError as error:
         raise ConfigError(f"{prefix}{error} (data.clients = {clients})") from error
+
+
+def check_fit(data: DataSettings, model: "ModelSettings") -> None:
+    """Whether the model reads what the data set holds."""
+    from fedfa.data import TEXTS
+
+    if data.dataset in TEXTS:
+        require(
+            model.name == "bert", f"model.name = {model.name!r}: {data.dataset} holds texts; set model.name = 'bert'"
+        )
+    else:
+        require(model.name != "bert", f"model.name = 'bert': reads texts, {data.dataset} holds images; use mlp or cnn")
 
 
 def make_strategy(table: dict[str, Any], where: str) -> Strategy:
@@ -293,18 +315,19 @@ def load_object(path: str, where: str) -> Any:
     return getattr(module, attribute)
 
 
-def image_task(data: DataSettings, model: "ModelSettings", local: "LocalTraining", seed: int) -> "Task":
+def data_task(data: DataSettings, model: "ModelSettings", local: "LocalTraining", seed: int) -> "Task":
     """A data set, split among clients, with a model that fits it."""
-    from fedfa.data import load
     from fedfa.data.partition import partition
     from fedfa.models import make
     from fedfa.task import Task
 
+    check_fit(data, model)
     generator = np.random.Generator(np.random.Philox(key=keyed(seed, SPLIT)))
-    rows = load(data.dataset, data.folder, generator).part(data.fraction, generator)
+    rows, model = _read(data, model, generator)
+    rows = rows.part(data.fraction, generator)
     parts = partition(
         data.partition, rows.train_targets.numpy(), data.clients, generator,
-        alpha=data.alpha, shards_per_client=data.shards_per_client, owners=rows.owners,
+        alpha=data.alpha, shards_per_client=data.shards_per_client, owners=rows.owners, min_examples=data.min_examples,
     )  # fmt: skip
     shape = tuple(rows.train_inputs.shape[1:])
     return Task(
@@ -312,8 +335,24 @@ def image_task(data: DataSettings, model: "ModelSettings", local: "LocalTraining
         clients=[(rows.train_inputs[part], rows.train_targets[part]) for part in parts],
         test=(rows.test_inputs, rows.test_targets),
         local=local,
-        name=f"{data.dataset}/{model.name}",
+        name=f"{data.dataset}/{model.label}",
     )
+
+
+def _read(
+    data: DataSettings, model: "ModelSettings", generator: np.random.Generator
+) -> tuple["DataSet", "ModelSettings"]:
+    """Examples as the model takes them, and the model with its weights found."""
+    from fedfa.data import data_folder, load, load_texts
+
+    if model.name != "bert":
+        return load(data.dataset, data.folder, generator), model
+    from fedfa.data.tokens import tokenised
+    from fedfa.models.bert import find_weights
+
+    weights = find_weights(model.weights, data_folder(data.dataset, data.folder))
+    texts = load_texts(data.dataset, data.folder)
+    return tokenised(texts, weights, model.max_length), replace(model, weights=str(weights))
 
 
 def named_task(name: str, seed: int) -> "Task":
@@ -322,4 +361,4 @@ def named_task(name: str, seed: int) -> "Task":
     from fedfa.models import ModelSettings
 
     require(name == "digits", f"task = {name!r}: must be 'digits' or a fedfa.Task")
-    return image_task(DataSettings(), ModelSettings(), LocalTraining(), seed)
+    return data_task(DataSettings(), ModelSettings(), LocalTraining(), seed)

@@ -80,9 +80,10 @@ class LocalTraining:
             count.add_(1.0)
             first.mul_(b1).add_(gradient, alpha=1 - b1)
             second.mul_(b2).add_(gradient * gradient, alpha=1 - b2)
-            params.mul_(1 - self.lr * self.weight_decay)
+            if self.weight_decay:
+                params.mul_(1 - self.lr * self.weight_decay)
             scale = (second / (1 - b2**count)).sqrt_().add_(ADAM_EPSILON)
-            params.sub_(self.lr * (first / (1 - b1**count)) / scale)
+            params.sub_(scale.reciprocal_().mul_(first).mul_(self.lr / (1 - b1**count)))
             return
         if self.weight_decay:
             gradient = gradient + self.weight_decay * params

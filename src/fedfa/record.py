@@ -205,6 +205,7 @@ class Run:
             "final_accuracy": self.final_accuracy,
             "mean_staleness": mean,
             "max_staleness": most,
+            "num_frozen": self.manifest.get("num_frozen", 0),
             "bytes_up": int(self.updates["bytes_up"].sum()),
             "bytes_down": int(self.updates["bytes_down"].sum()),
             "wall_seconds": self.manifest["wall_seconds"],

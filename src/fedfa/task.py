@@ -4,7 +4,7 @@ import hashlib
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -73,11 +73,11 @@ class Task:
         require(isinstance(module, nn.Module), f"model: must make an nn.Module, made a {type(module).__name__}")
         return module.train()
 
-    def initial(self, seed: int) -> tuple[np.ndarray, int]:
-        """The initial flat model, and how many of its entries are trainable parameters."""
+    def initial(self, seed: int) -> "Initial":
+        """The model that a run of this seed starts from."""
         module = self.build(seed)
         layout = Layout.of(module)
-        return layout.pack(module).numpy(), layout.num_trainable
+        return Initial(layout.pack(module).numpy(), layout.num_trainable, sum(p.numel() for p in _frozen(module)))
 
     def batches(self, seed: int, client: int, nth: int, epochs: int) -> list[Tensor]:
         """Positions in ``inputs`` and ``targets`` of the batches of a client's n-th dispatch."""
@@ -87,10 +87,11 @@ class Task:
         return [batch for epoch in table for batch in epoch.split(sizes)]
 
     def digest(self, seed: int) -> str:
-        """Changes with the data, who holds it, or the initial model."""
+        """Changes with the data, who holds it, or the initial model, with what is frozen in it."""
         state = hashlib.blake2b(json.dumps(self.sizes).encode(), digest_size=16)
-        for array in (self.inputs.numpy(), self.targets.numpy(), self.initial(seed)[0]):
-            state.update(np.ascontiguousarray(array).data.cast("B"))
+        module = self.build(seed)
+        for tensor in (self.inputs, self.targets, Layout.of(module).pack(module), *_frozen(module)):
+            state.update(tensor.detach().reshape(-1).view(torch.uint8).numpy().data)
         return state.hexdigest()
 
     def label_counts(self) -> pl.DataFrame:
@@ -127,10 +128,24 @@ class Evaluator:
         return Score(metric / len(task.test_targets), loss / len(task.test_targets))
 
 
+class Initial(NamedTuple):
+    """The initial flat model."""
+
+    vector: np.ndarray
+    num_trainable: int
+    """How many of its entries, the first ones, are trainable parameters; the others are buffers."""
+    num_frozen: int = 0
+    """Parameters that are not in it, because they are never trained and stay with the clients."""
+
+
 @dataclass(frozen=True, slots=True)
 class Score:
     accuracy: float
     loss: float
+
+
+def _frozen(module: nn.Module) -> list[nn.Parameter]:
+    return [parameter for parameter in module.parameters() if not parameter.requires_grad]
 
 
 def _tensors(data: Data, where: str) -> tuple[Tensor, Tensor]:

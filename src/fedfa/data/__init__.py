@@ -5,17 +5,23 @@ Except for the embedded digits, data sets are the user's own copies: a folder gi
 """
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 from torch import Tensor
 
 from fedfa.errors import ConfigError, require
 
-NAMES = ("digits", "cifar10", "femnist")
+if TYPE_CHECKING:
+    from fedfa.data.text import TextSet
+
+IMAGES = ("digits", "cifar10", "femnist")
+TEXTS = ("sst2", "sent140", "twitter_entity", "rent_the_runway")
+NAMES = IMAGES + TEXTS
 
 
 @dataclass(frozen=True)
@@ -48,17 +54,33 @@ class DataSet:
 
 
 def load(name: str, folder: str, generator: np.random.Generator) -> DataSet:
-    """The named data set; ``folder`` is looked into for all but the embedded one."""
-    require(name in NAMES, f"dataset = {name!r}: must be one of {', '.join(NAMES)}")
+    """The named images; ``folder`` is looked into for all but the embedded ones."""
+    require(name in IMAGES, f"dataset = {name!r}: must be one of {', '.join(IMAGES)}")
     if name == "digits":
         from fedfa.data import digits
 
         return digits.load(generator)
+    return import_module(f"fedfa.data.{name}").load(data_folder(name, folder))
+
+
+def load_texts(name: str, folder: str) -> "TextSet":
+    """The named texts, to be tokenised for a model (see tokens.py)."""
+    require(name in TEXTS, f"dataset = {name!r}: must be one of {', '.join(TEXTS)}")
+    return import_module(f"fedfa.data.{name}").load(data_folder(name, folder))
+
+
+def data_folder(name: str, folder: str) -> Path:
+    """Where the user keeps data sets, checked."""
     where = folder or os.environ.get("FEDFA_DATA", "")
     require(bool(where), f"dataset = {name!r}: say where it is: data.folder, --data DIR or FEDFA_DATA")
     root = Path(where).expanduser()
     require(root.is_dir(), f"data folder {where}: no such folder; give one that holds {name}")
-    return import_module(f"fedfa.data.{name}").load(root)
+    return root
+
+
+def locate(name: str, folder: str) -> Path:
+    """Where the files of a data set are, unless it is embedded; a ConfigError says what is missing, and the remedy."""
+    return import_module(f"fedfa.data.{name}").find(data_folder(name, folder))
 
 
 def subfolder(root: Path, names: Sequence[str], hint: str) -> Path:
@@ -71,10 +93,11 @@ def subfolder(root: Path, names: Sequence[str], hint: str) -> Path:
     raise ConfigError(f"data folder {root}: holds no {' or '.join(names)}; {hint}")
 
 
-def locate(name: str, folder: str) -> Path:
-    """The folder of a data set that is not embedded; a ConfigError says what is missing, and the remedy."""
-    where = folder or os.environ.get("FEDFA_DATA", "")
-    require(bool(where), f"dataset = {name!r}: say where it is: data.folder, --data DIR or FEDFA_DATA")
-    root = Path(where).expanduser()
-    require(root.is_dir(), f"data folder {where}: no such folder; give one that holds {name}")
-    return import_module(f"fedfa.data.{name}").find(root)
+def held_out(owners: Iterable[object], every: int) -> np.ndarray:
+    """Which examples are kept for testing where nothing says so: every n-th of each owner."""
+    counts: dict[object, int] = {}
+    chosen = []
+    for owner in owners:
+        counts[owner] = count = counts.get(owner, 0) + 1
+        chosen.append(count % every == 0)
+    return np.array(chosen, bool)

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from fedfa.data import DataSet, subfolder
+from fedfa.data import DataSet, held_out, subfolder
 from fedfa.errors import ConfigError, require
 
 REMEDY = "make it with LEAF (https://github.com/TalwalkarLab/leaf, data/femnist/preprocess.sh -s niid -t sample)"
@@ -54,8 +54,7 @@ def _compact(path: Path) -> tuple[Rows, Rows]:
     require(len(x) == len(y) == len(client) == len(split), f"{path}: its arrays differ in length: damaged?")
     test = split == 1
     if not test.any():
-        for writer in np.unique(client):
-            test[np.flatnonzero(client == writer)[4::5]] = True
+        test = held_out(client.tolist(), every=5)
 
     def rows(chosen: np.ndarray) -> Rows:
         require(bool(chosen.any()), f"{path}: has too few examples to hold some out for testing")

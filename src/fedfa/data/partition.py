@@ -25,9 +25,11 @@ def partition(
     alpha: float = 0.5,
     shards_per_client: int = 2,
     owners: Sequence[object] | None = None,
+    min_examples: int = 1,
 ) -> Positions:
     """Split by the named way."""
-    require(num_clients >= 1, f"clients = {num_clients}: must be at least 1")
+    fewest = 0 if kind == "natural" else 1
+    require(num_clients >= fewest, f"clients = {num_clients}: must be at least {fewest}")
     require(
         kind == "natural" or num_clients <= len(labels),
         f"clients = {num_clients}: more than the {len(labels)} examples there are",
@@ -42,7 +44,7 @@ def partition(
         return shards(labels, num_clients, shards_per_client, generator)
     if kind == "natural":
         require(owners is not None, "partition = 'natural': this data set does not say who owns each example")
-        return natural(owners or (), num_clients)
+        return natural(owners or (), num_clients, min_examples)
     known = "dirichlet, dirichlet-by-class, iid, shards, natural"
     raise ConfigError(f"partition = {kind!r}: must be one of {known}")
 
@@ -102,14 +104,19 @@ def shards(labels: np.ndarray, num_clients: int, shards_per_client: int, generat
     return list(pieces.reshape(num_clients, shards_per_client * size))
 
 
-def natural(owners: Sequence[object], num_clients: int) -> Positions:
-    """The owners with the most examples, in the order in which they first appear."""
+def natural(owners: Sequence[object], num_clients: int, min_examples: int = 1) -> Positions:
+    """The owners with the most examples (all, for 0 clients), in the order in which they first appear."""
     parts: dict[object, list[int]] = {}
     for position, owner in enumerate(owners):
         parts.setdefault(owner, []).append(position)
+    most = max(map(len, parts.values()), default=0)
+    enough = {owner: part for owner, part in parts.items() if len(part) >= min_examples}
+    require(len(enough) > 0, f"min_examples = {min_examples}: no owner has as many; the most is {most}")
+    at_least = f" with {min_examples} examples or more" if min_examples > 1 else ""
     require(
-        num_clients <= len(parts),
-        f"clients = {num_clients}: the data has only {len(parts)} owners; set clients = {len(parts)} or fewer",
+        num_clients <= len(enough),
+        f"clients = {num_clients}: the data has only {len(enough)} owners{at_least}; "
+        f"set clients = {len(enough)} or fewer",
     )
-    largest = sorted(parts, key=lambda owner: -len(parts[owner]))[:num_clients]
-    return [np.array(part) for owner, part in parts.items() if owner in set(largest)]
+    largest = set(sorted(enough, key=lambda owner: -len(enough[owner]))[: num_clients or None])
+    return [np.array(part) for owner, part in enough.items() if owner in largest]

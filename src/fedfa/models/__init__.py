@@ -1,6 +1,7 @@
-"""Models by name, fitted to the images and classes of a data set."""
+"""Models by name, fitted to the examples and classes of a data set."""
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
 from torch import nn
@@ -8,7 +9,7 @@ from torch import nn
 from fedfa.errors import require
 from fedfa.models.resnet import Norm, ResNet18
 
-ModelName = Literal["mlp", "cnn", "resnet18"]
+ModelName = Literal["mlp", "cnn", "resnet18", "bert"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,15 +23,40 @@ class ModelSettings:
     """BatchNorm or GroupNorm (resnet18)."""
     width: int = 64
     """Channels of the first stage (resnet18)."""
+    weights: str = ""
+    """Folder with the pretrained model and its vocabulary: a path, or a name inside the data folder (bert)."""
+    max_length: int = 64
+    """Tokens; longer texts are cut (bert)."""
+    lora_rank: int = 0
+    """Rank of the LoRA adapters, which alone are trained together with the head; 0: everything is trained (bert)."""
+    lora_alpha: float = 1.0
+    """The adapters count lora_alpha / lora_rank times (bert)."""
 
     def __post_init__(self) -> None:
         require(1 <= self.hidden <= 10**6, f"hidden = {self.hidden}: must be between 1 and 1,000,000")
         good = 8 <= self.width <= 1024 and self.width % 8 == 0
         require(good, f"width = {self.width}: must be a multiple of 8, at most 1024")
+        need = "bert needs a folder with pretrained weights, for example weights = 'bert-tiny'"
+        require(self.name != "bert" or self.weights != "", f"weights = '': {need}")
+        require(2 <= self.max_length <= 10**5, f"max_length = {self.max_length}: must be between 2 and 100,000")
+        require(0 <= self.lora_rank <= 1024, f"lora_rank = {self.lora_rank}: must be between 0 and 1024")
+        require(0 < self.lora_alpha < float("inf"), f"lora_alpha = {self.lora_alpha}: must be above 0, and finite")
+
+    @property
+    def label(self) -> str:
+        """The model in a few words, for records."""
+        if self.name != "bert":
+            return self.name
+        lora = f" + LoRA (rank {self.lora_rank}, alpha {self.lora_alpha:g})" if self.lora_rank else ""
+        return Path(self.weights).name + lora
 
 
 def make(settings: ModelSettings, shape: tuple[int, ...], classes: int) -> nn.Module:
-    """A model for inputs of this shape: (height, width) or (channels, height, width)."""
+    """A model for inputs of this shape: (height, width), (channels, height, width), or (length,) in tokens."""
+    if settings.name == "bert":
+        from fedfa.models.bert import Bert
+
+        return Bert(settings.weights, classes, settings.lora_rank, settings.lora_alpha)
     channels, height, width = shape if len(shape) == 3 else (1, *shape)
     image = nn.Unflatten(1, (1, height)) if len(shape) == 2 else nn.Identity()
     if settings.name == "mlp":

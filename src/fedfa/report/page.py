@@ -89,8 +89,29 @@ def _about(runs: Sequence[Run]) -> str:
     named = ", ".join(map(str, seeds[:8])) + (" and more" if len(seeds) > 8 else "")
     return (
         f"{len(runs)} {'run' if len(runs) == 1 else 'runs'}, {'seed' if len(seeds) == 1 else 'seeds'} {named}; "
-        f"{' or '.join(f'{count:,}' for count in clients)} clients. Simulated by fedfa; times are virtual."
+        f"{' or '.join(f'{count:,}' for count in clients)} clients. Simulated by fedfa; times are virtual. "
+        f"{travelling(runs)}"
+    ).rstrip()
+
+
+def travelling(runs: Sequence[Run]) -> str:
+    """How much of the model an update carries, as a sentence; empty where that is all of it."""
+    manifests = [run.manifest for run in runs if run.manifest.get("num_frozen", 0) > 0]
+    sizes = sorted({(manifest["num_parameters"], manifest["num_frozen"]) for manifest in manifests})
+    return " ".join(
+        f"Only {100 * sent / (sent + frozen):.2g} % of the model travels: "
+        f"{_bytes(4 * sent)} instead of {_bytes(4 * (sent + frozen))} per update."
+        for sent, frozen in sizes
     )
+
+
+def _bytes(count: int) -> str:
+    """Three digits and a unit, of float32 numbers."""
+    size, unit = float(count), "bytes"
+    for larger in ("kB", "MB", "GB"):
+        if size >= 999.5:
+            size, unit = size / 1000, larger
+    return f"{size:.3g} {unit}"
 
 
 def verdict(rows: Sequence[Row], target: float | None) -> str:
