@@ -27,6 +27,11 @@ def accuracy(outputs: Tensor, targets: Tensor) -> Tensor:
     return (outputs.argmax(-1) == targets).float().mean()
 
 
+def laid_out(inputs: Tensor) -> Tensor:
+    """Images as convolutions like them, channels last: a third faster on a CPU, several times on a GPU."""
+    return inputs.contiguous(memory_format=torch.channels_last) if inputs.dim() == 4 else inputs
+
+
 class Task:
     """Data, model, local training and evaluation.
 
@@ -122,7 +127,7 @@ class Evaluator:
             for inputs, targets in zip(
                 task.test_inputs.split(EVALUATION_BATCH), task.test_targets.split(EVALUATION_BATCH), strict=True
             ):
-                outputs = self._bound.module(inputs)
+                outputs = self._bound.module(laid_out(inputs))
                 metric += float(task.metric(outputs, targets)) * len(targets)
                 loss += float(task.loss(outputs, targets)) * len(targets)
         return Score(metric / len(task.test_targets), loss / len(task.test_targets))

@@ -4,7 +4,7 @@ import torch
 
 from fedfa.executors.base import Trained, WorkOrder
 from fedfa.flat import Bound
-from fedfa.task import Task
+from fedfa.task import Task, laid_out
 from fedfa.weather import BATCHES, keyed
 
 
@@ -55,7 +55,7 @@ class Inline:
             torch.manual_seed(keyed(self._seed, BATCHES, order.client, order.nth, 1) >> 1)
             for number, batch in enumerate(batches):
                 bound.gradient.zero_()
-                loss = task.loss(bound.module(task.inputs[batch]), task.targets[batch])
+                loss = task.loss(bound.module(laid_out(task.inputs[batch])), task.targets[batch])
                 loss.backward()
                 with torch.no_grad():
                     local.step(bound.trainable, bound.gradient, memory, base, order.prox_mu)

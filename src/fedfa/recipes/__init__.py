@@ -13,7 +13,7 @@ from fedfa.recipes.lab import Lab, Recipe
 if TYPE_CHECKING:
     from rich.table import Table
 
-THE_PAPERS = ("cifar10",)
+THE_PAPERS = ("cifar10", "sent140", "sst2")
 
 RECIPES = (
     Recipe("figure1", "who waits, and what it costs", ("digits",), figures.same_work, figures.figure1),

@@ -54,7 +54,7 @@ def figure1(lab: Lab, results: Results) -> Section:
             {"label": contender.title, "seconds": took, "waiting": wait, "round_seconds": per_round, "paper": theirs}
         )
     headers = ("Strategy", f"{SAME_WORK} updates (s)", "Faster", "Waiting", "Ours: s per round", "Paper: s per round")
-    caption = "Paper: seconds (Table 1) over rounds (Table 2) of CIFAR-10, IID. " + describe(contest.experiment)
+    caption = "Paper: seconds (Table 1) over rounds (Table 2) of CIFAR-10, IID. " + describe(contest.experiment, runs)
     text = ["The same number of client updates, handed in under the same client speeds."]
     grid = Grid("The same work", headers, rows, caption)
     figure = replace(timeline_figure(runs), name="figure1")
@@ -99,7 +99,7 @@ def _accuracy(results: Results, name: str, title: str, against: str) -> Section:
         _titled(accuracy_figure(runs, against, contest.target), f"{name}-{contest.name}", contest.title)
         for contest, runs in results
     ]
-    return Section(name, title, [describe(contest.experiment) for contest, _ in results], figures=figures)
+    return Section(name, title, [describe(contest.experiment, runs) for contest, runs in results], figures=figures)
 
 
 # Figure 5: the window ------------------------------------------------------------------------------------------------
@@ -131,7 +131,7 @@ def figure5(lab: Lab, results: Results) -> Section:
             best = float(np.mean([run.best_accuracy for run in own]))
             rows.append((contender.title, f"{100 * best:.1f}", *_shares(own)))
         headers = ("Window", "Best (%)", "after a quarter of the time", "after half")
-        grids.append(Grid(contest.title, headers, rows, describe(contest.experiment)))
+        grids.append(Grid(contest.title, headers, rows, describe(contest.experiment, runs)))
     text = ["FedFa-Param with different windows K; the curve keeps the best accuracy seen so far, as the paper's does."]
     return Section("figure5", "Figure 5: window size K", text, grids, figures)
 

@@ -1,14 +1,14 @@
 """From a recipe's name to its page: choose the workloads that are at hand, make the runs, show them."""
 
-import os
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import get_args
 
 from fedfa.data import locate
 from fedfa.errors import ConfigError, require
+from fedfa.models.bert import find_weights, needed
 from fedfa.recipes import BY_NAME, RECIPES
 from fedfa.recipes.lab import Contest, Lab, Recipe, Section, no_progress
 from fedfa.recipes.page import write_page
@@ -43,27 +43,27 @@ def choose(
     require(name in known, f"{name}: {suggest(name, known, 'must be one of')}")
     require(scale in get_args(Scale), f"--scale {scale}: must be one of {', '.join(get_args(Scale))}")
     wanted = [BY_NAME[name]] if name != EVERYTHING else list(RECIPES)
-    where = _data_folder(overrides)
+    lab = Lab(scale, (), tuple(seeds), folder, tuple(overrides))  # pyright: ignore[reportArgumentType]
     remarks: dict[str, None] = {}
     chosen: list[tuple[Recipe, Lab]] = []
     for recipe in wanted:
         if tasks is not None:
             picked = [workload(task.strip()) for task in tasks]
             for one in picked:
-                require(not (reason := missing(one, where)), f"--task {one.name}: {reason}")
+                require(not (reason := missing(one, lab)), f"--task {one.name}: {reason}")
         else:
             picked = []
             for task in recipe.tasks:
-                if reason := missing(workload(task), where):
+                if reason := missing(workload(task), lab):
                     remarks[f"Left out {task}: {reason}"] = None
                 else:
                     picked.append(workload(task))
             if not picked:
                 remarks[f"{recipe.name}: shown on the embedded digits instead, which the paper does not have."] = None
                 picked = [EMBEDDED]
-        lab = Lab(scale, tuple({one.name: one for one in picked}.values()), tuple(seeds), folder, tuple(overrides))  # pyright: ignore
-        recipe.contests(lab)  # so that a bad setting is told before anything runs
-        chosen.append((recipe, lab))
+        own = replace(lab, workloads=tuple({one.name: one for one in picked}.values()))
+        recipe.contests(own)  # so that a bad setting is told before anything runs
+        chosen.append((recipe, own))
     return Order(name, folder, chosen, list(remarks))
 
 
@@ -88,17 +88,16 @@ def make(
     return write_page(lab, sections, results, order.name, command), sections
 
 
-def missing(one: Workload, where: str) -> str:
-    """Why the data of a workload cannot be used; empty if it can."""
+def missing(one: Workload, lab: Lab) -> str:
+    """Why a workload cannot be carried out in this lab; empty if it can."""
     if one is EMBEDDED:
         return ""
     try:
-        locate(one.name, where)
+        locate(one.name, lab.data)
+        if wanted := lab.weights(one):
+            own = [value for path, value in map(parse_override, lab.overrides) if path == ["model", "weights"]]
+            find_weights(str(own[-1]) if own else wanted, Path(lab.data).expanduser())
+            needed("transformers")
     except ConfigError as error:
         return str(error)
     return ""
-
-
-def _data_folder(overrides: Sequence[str]) -> str:
-    given = [value for path, value in map(parse_override, overrides) if path == ["data", "folder"]]
-    return given[-1] if given else os.environ.get("FEDFA_DATA", "")

@@ -1,5 +1,6 @@
 """Where recipes are carried out: which runs they need, made once each, and continued where they were left."""
 
+import os
 import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -16,6 +17,7 @@ from fedfa.recipes.contenders import Contender
 from fedfa.recipes.workloads import EMBEDDED, Scale, Split, Workload
 from fedfa.record import Run, read_run
 from fedfa.report.grid import Grid
+from fedfa.report.page import travelling
 from fedfa.report.shapes import Figure
 from fedfa.settings import override, parse_override
 
@@ -85,6 +87,18 @@ class Lab:
     folder: Path
     overrides: tuple[str, ...] = ()
 
+    @property
+    def data(self) -> str:
+        """The folder with data sets and weights; empty where none was named."""
+        given = [value for path, value in map(parse_override, self.overrides) if path == ["data", "folder"]]
+        return str(given[-1]) if given else os.environ.get("FEDFA_DATA", "")
+
+    def weights(self, workload: Workload) -> str:
+        """The pretrained weights to take: the first of the workload's that are there, else the one it would like."""
+        names = workload.smoke_weights if self.scale == "smoke" else workload.weights
+        there = [name for name in names if self.data and (Path(self.data).expanduser() / name).is_dir()]
+        return (there or [*names, ""])[0]
+
     def splits(self) -> list[tuple[Workload, Split]]:
         return [(workload, split) for workload in self.workloads for split in workload.splits]
 
@@ -95,6 +109,8 @@ class Lab:
     def experiment(self, workload: Workload, split: Split, **changes: Any) -> Experiment:
         """The experiment of a split; changes are dotted keys with __ for the dot."""
         table = workload.table(split, self.scale)
+        if weights := self.weights(workload):
+            override(table, ["model", "weights"], weights)
         for key, value in changes.items():
             override(table, key.split("__"), value)
         for text in self.overrides:
@@ -195,16 +211,16 @@ def _settings(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     return flat
 
 
-def describe(experiment: Experiment, clients: int | None = None) -> str:
-    """The setting of an experiment in a sentence."""
-    data, local, strategy = experiment.data, experiment.local, experiment.strategy
+def describe(experiment: Experiment, runs: Sequence[Run] = ()) -> str:
+    """The setting of an experiment in a few words, and what its runs add to it."""
+    data, local, strategy, stop = experiment.data, experiment.local, experiment.strategy, experiment.stop
+    clients = runs[0].manifest["num_clients"] if runs else data.clients
     split = f"Dirichlet alpha = {data.alpha:g}" if data.partition.startswith("dirichlet") else data.partition
     part = "" if data.fraction == 1 else f"{100 * data.fraction:g} % of the data, "
     epochs = f"{local.least_epochs} to {local.epochs}" if local.least_epochs else str(local.epochs)
-    stop = experiment.stop
     until = f"{stop.updates:,} updates" if stop.seconds is None else f"budget {stop.seconds:,.0f} virtual s"
     return (
-        f"{data.dataset}, {part}{clients or data.clients} clients ({split}), {experiment.model.name}; "
+        f"{data.dataset}, {part}{clients} clients ({split}), {experiment.model.label}; "
         f"M_c = {strategy['concurrency']}, K = {strategy['window']}; E = {epochs}, batch {local.batch_size}, "
-        f"lr {local.lr:g}, {local.optimizer}; {until}."
-    )
+        f"lr {local.lr:g}, {local.optimizer}; {until}. {travelling(runs)}"
+    ).rstrip()
