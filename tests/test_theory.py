@@ -10,7 +10,7 @@ import pytest
 import fedfa
 from fedfa import theory
 from fedfa.executors.base import Trained, WorkOrder
-from fedfa.task import Score
+from fedfa.task import Initial, Score
 
 CLIENTS, DIMENSION, STEPS, NOISE = 20, 6, 4, 0.1
 CURVATURE = np.linspace(0.2, 1.0, DIMENSION)  # L = 1
@@ -36,8 +36,8 @@ class Quadratic:
         self.path: list[np.ndarray] = []
         self.largest_gradient = 0.0
 
-    def initial(self, seed: int) -> tuple[np.ndarray, int]:
-        return np.full(DIMENSION, 3.0, np.float32), DIMENSION
+    def initial(self, seed: int) -> Initial:
+        return Initial(np.full(DIMENSION, 3.0, np.float32), DIMENSION)
 
     def digest(self, seed: int) -> str:
         return "nothing to change"
