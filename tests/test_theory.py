@@ -20,7 +20,7 @@ from fedfa.executors.inline import Inline
 from fedfa.experiment import from_table
 from fedfa.record import find_run
 from fedfa.report.bound import at_most, words
-from fedfa.task import Score
+from fedfa.task import Initial, Score
 
 CLIENTS, DIMENSION, STEPS, NOISE = 20, 6, 4, 0.1
 CURVATURE = np.linspace(0.2, 1.0, DIMENSION)  # L = 1
@@ -46,8 +46,8 @@ class Quadratic:
         self.path: list[np.ndarray] = []
         self.largest_gradient = 0.0
 
-    def initial(self, seed: int) -> tuple[np.ndarray, int]:
-        return np.full(DIMENSION, 3.0, np.float32), DIMENSION
+    def initial(self, seed: int) -> Initial:
+        return Initial(np.full(DIMENSION, 3.0, np.float32), DIMENSION)
 
     def digest(self, seed: int) -> str:
         return "nothing to change"

@@ -109,7 +109,7 @@ def windows(lab: Lab) -> list[Contest]:
     return [
         Contest(
             f"{split.name}-windows",
-            f"{workload.title}, {split.title}",
+            workload.titled(split),
             lab.experiment(workload, split),
             tuple(Contender(f"fedfa-param:window={k}", f"K = {k}", "fedfa-param") for k in WINDOWS),
         )

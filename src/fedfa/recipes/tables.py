@@ -21,9 +21,7 @@ BASIC = ("fedavg", "fedbuff", "fedfa-param", "fedfa-delta")
 def everyone(lab: Lab, ends_at_target: bool = False) -> list[Contest]:
     """Every strategy on every split."""
     return [
-        Contest(
-            split.name, f"{workload.title}, {split.title}", experiment, contenders(_window(experiment)), ends_at_target
-        )
+        Contest(split.name, workload.titled(split), experiment, contenders(_window(experiment)), ends_at_target)
         for workload, split in lab.splits()
         for experiment in [lab.experiment(workload, split)]
     ]
@@ -36,7 +34,7 @@ def everyone_to_target(lab: Lab) -> list[Contest]:
 def basic(lab: Lab) -> list[Contest]:
     """The four methods of Table 3 on every split."""
     return [
-        Contest(split.name, f"{workload.title}, {split.title}", experiment, some(_window(experiment), *BASIC))
+        Contest(split.name, workload.titled(split), experiment, some(_window(experiment), *BASIC))
         for workload, split in lab.splits()
         for experiment in [lab.experiment(workload, split)]
     ]
@@ -55,7 +53,7 @@ def concurrencies(lab: Lab) -> list[Contest]:
             found.append(
                 Contest(
                     f"{split.name}-mc{concurrency}",
-                    f"{workload.title}, {split.title}, M_c = {concurrency}",
+                    f"{workload.titled(split)}, M_c = {concurrency}",
                     lab.experiment(workload, split, **changes),
                     some(window, "fedavg", "fedbuff", "fedfa-delta"),
                 )
@@ -68,7 +66,7 @@ def unequal_work(lab: Lab, ends_at_target: bool = False) -> list[Contest]:
     return [
         Contest(
             f"{split.name}-unequal",
-            f"{workload.title}, {split.title}, unequal work",
+            f"{workload.titled(split)}, unequal work",
             experiment,
             extended(_window(experiment)),
             ends_at_target,

@@ -41,6 +41,9 @@ class Workload:
     """Folders with pretrained weights, inside the data folder: the first that is there is taken."""
     smoke_weights: tuple[str, ...] = ()
 
+    def titled(self, split: Split) -> str:
+        return f"{self.title}, {split.title}" if split.title else self.title
+
     def table(self, split: Split, scale: Scale) -> dict[str, Any]:
         """The experiment as a table of settings."""
         target = split.smoke_target if scale == "smoke" else split.target
@@ -105,15 +108,17 @@ SENT140 = Workload(
         "engine.evaluate_every": 10,
     },
     smoke={
-        "data.fraction": 0.1,
-        "data.min_examples": 20,
+        "data.fraction": 0.5,
+        "data.clients": 1000,
+        "data.partition": "dirichlet",
+        "data.alpha": 5.0,
+        "model.lora_rank": 8,
+        "model.lora_alpha": 16.0,
         "local.epochs": 1,
-        "local.batch_size": 16,
-        "local.lr": 1e-3,
-        "stop.seconds": 60.0,
-        "engine.evaluate_every": 5,
+        "local.lr": 2e-3,
+        "stop.seconds": 40.0,
     },
-    splits=(Split("sent140-noniid", "natural", 0.71, 0.57),),
+    splits=(Split("sent140-noniid", "", 0.71, 0.59),),
     weights=("bert-tiny",),
     smoke_weights=("bert-tiny",),
 )
@@ -139,13 +144,14 @@ SST2 = Workload(
     },
     smoke={
         "data.clients": 200,
+        "data.alpha": 5.0,
         "model.lora_rank": 8,
         "model.lora_alpha": 16.0,
         "local.lr": 3e-3,
+        "strategy.window": 5,
         "stop.seconds": 40.0,
-        "engine.evaluate_every": 5,
     },
-    splits=(Split("sst2-noniid", "non-IID, alpha = 0.5", 0.85, 0.60),),
+    splits=(Split("sst2-noniid", "", 0.85, 0.60),),
     weights=("bert-base-uncased", "bert-base", "minilm-l6", "mpnet-base", "bert-tiny"),
     smoke_weights=("bert-tiny", "minilm-l6", "bert-base-uncased", "bert-base", "mpnet-base"),
 )
