@@ -148,7 +148,7 @@ SST2 = Workload(
         "model.lora_rank": 8,
         "model.lora_alpha": 16.0,
         "local.lr": 3e-3,
-        "strategy.window": 5,
+        "strategy.window": 3,
         "stop.seconds": 40.0,
     },
     splits=(Split("sst2-noniid", "", 0.85, 0.60),),
