@@ -1,0 +1,78 @@
+"""Where models are computed, and how precisely."""
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fedfa.errors import require
+
+Device = Literal["auto", "cpu", "cuda"]
+Precision = Literal["auto", "fp32", "tf32", "bf16"]
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A device, and the arithmetic to use on it.
+
+    fp32 repeats bit for bit. tf32 rounds the factors of matrix products and convolutions, bf16 also their results
+    (models stay float32); both let the GPU's library choose its fastest algorithms, which may differ between runs.
+    """
+
+    device: Literal["cpu", "cuda"] = "cpu"
+    precision: Literal["fp32", "tf32", "bf16"] = "fp32"
+
+    @classmethod
+    def of(cls, device: str = "auto", precision: str = "auto") -> "Place":
+        """``auto``: the GPU where there is one, with bf16; else the CPU with fp32."""
+        require(device in ("auto", "cpu", "cuda"), f"device = {device!r}: must be auto, cpu or cuda")
+        require(
+            precision in ("auto", "fp32", "tf32", "bf16"),
+            f"precision = {precision!r}: must be auto, fp32, tf32 or bf16",
+        )
+        there = torch.cuda.is_available()
+        require(device != "cuda" or there, "device = 'cuda': no GPU that torch can use; set device = 'cpu'")
+        if device == "cpu" or not there:
+            require(precision in ("auto", "fp32"), f"precision = {precision!r}: the CPU computes in fp32")
+            return cls()
+        return cls("cuda", "bf16" if precision == "auto" else precision)  # pyright: ignore[reportArgumentType]
+
+    def put(self, tensor: Tensor) -> Tensor:
+        return tensor.to(self.device)
+
+    def vector(self, array: np.ndarray) -> Any:
+        """A flat model where this place keeps them: strategies take numpy arrays and tensors alike."""
+        return array if self.device == "cpu" else torch.from_numpy(array).to(self.device)
+
+    def computing(self) -> AbstractContextManager[Any]:
+        """Around a model's forward pass."""
+        if self.precision != "bf16":
+            return nullcontext()
+        return torch.autocast(self.device, torch.bfloat16, cache_enabled=False)
+
+    @contextmanager
+    def prepared(self) -> Iterator[None]:
+        """Around a run: torch's switches as the precision asks, put back afterwards."""
+        if self.device == "cpu":
+            yield
+            return
+        cudnn, matmul, exact = torch.backends.cudnn, torch.backends.cuda.matmul, self.precision == "fp32"
+        before = cudnn.benchmark, cudnn.deterministic, cudnn.allow_tf32, matmul.allow_tf32
+        cudnn.benchmark, cudnn.deterministic = not exact, exact
+        cudnn.allow_tf32 = matmul.allow_tf32 = not exact
+        try:
+            yield
+        finally:
+            cudnn.benchmark, cudnn.deterministic, cudnn.allow_tf32, matmul.allow_tf32 = before
+
+
+CPU = Place()
+
+
+def as_array(vector: Any) -> np.ndarray:
+    """A flat model as numpy has it, wherever it is kept."""
+    return vector.cpu().numpy() if isinstance(vector, Tensor) else vector
