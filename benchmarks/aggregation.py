@@ -63,7 +63,7 @@ def copy_seconds_per_byte(length: int, repeats: int) -> float:
         target[low:high] = source[low:high]
 
     seconds = min(
-        best_of(repeats, lambda: vectors.over_blocks(length, part)), best_of(repeats, lambda: np.copyto(target, source))
+        best_of(repeats, lambda: vectors.over_blocks(source, part)), best_of(repeats, lambda: np.copyto(target, source))
     )
     return seconds / (16 * length)
 

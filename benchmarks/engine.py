@@ -19,6 +19,7 @@ import polars as pl
 
 import fedfa
 from fedfa.executors.base import Trained, WorkOrder
+from fedfa.place import CPU, Place
 from fedfa.task import Initial, Score
 
 RESULTS = 64  # different client results, handed out in turn
@@ -36,7 +37,7 @@ class NoTask:
     def initial(self, seed: int) -> Initial:
         return Initial(np.zeros(self.length, np.float32), self.length)
 
-    def evaluator(self, seed: int) -> Any:
+    def evaluator(self, seed: int, place: Place = CPU) -> Any:
         return lambda vector: Score(0.0, 0.0)
 
     def digest(self, seed: int) -> str:
@@ -50,6 +51,7 @@ class NoExecutor:
     """Hands out prepared results."""
 
     name = "no-op"
+    place = CPU
 
     def __init__(self, length: int) -> None:
         rng = np.random.default_rng(0)

@@ -340,7 +340,10 @@ def test_resuming_with_other_settings_is_refused(task: fedfa.Task, tmp_path: Pat
         (lambda task: simulate("fedfa", task), "strategy = 'fedfa': must be one of fedavg"),
         (lambda task: simulate("fedavg", task, "sunny"), "weather = 'sunny': must be one of paper"),
         (lambda task: simulate(fedfa.FedAvg(concurrency=13), task), "concurrency = 13: more than the 12 clients"),
-        (lambda task: simulate("fedavg", task, executor="gpu"), "executor = 'gpu': must be auto, inline or batched"),
+        (
+            lambda task: simulate("fedavg", task, executor="gpu"),
+            "executor = 'gpu': must be one of auto, inline, batched, lanes",
+        ),
         (lambda task: simulate("fedavg", "cats"), "task = 'cats': must be 'digits' or a fedfa.Task"),
         (lambda task: Stop(), "set at least one of updates, seconds, accuracy, wall_seconds"),
         (lambda task: Stop(updates=0), "updates = 0: must be above 0, and finite"),

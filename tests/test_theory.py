@@ -18,6 +18,7 @@ from fedfa.estimates import Estimate, Slopes, assumptions, estimate, measure, sp
 from fedfa.executors.base import Trained, WorkOrder
 from fedfa.executors.inline import Inline
 from fedfa.experiment import from_table
+from fedfa.place import CPU, Place
 from fedfa.record import find_run
 from fedfa.report.bound import at_most, words
 from fedfa.task import Initial, Score
@@ -55,7 +56,7 @@ class Quadratic:
     def label_counts(self) -> pl.DataFrame:
         return pl.DataFrame(schema={"client": pl.Int64, "label": pl.String, "examples": pl.Int64})
 
-    def evaluator(self, seed: int) -> Callable[[np.ndarray], Score]:
+    def evaluator(self, seed: int, place: Place = CPU) -> Callable[[np.ndarray], Score]:
         def evaluate(w: np.ndarray) -> Score:
             self.path.append(w.astype(np.float64))
             return Score(0.0, value(w))
@@ -74,6 +75,7 @@ class Quadratic:
 
 class OneByOne:
     name = "quadratic"
+    place = CPU
 
     def __init__(self, task: Quadratic) -> None:
         self.task, self.orders = task, {}

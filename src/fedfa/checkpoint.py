@@ -15,9 +15,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from torch import Tensor
 
 from fedfa.errors import ConfigError, RecordError
 from fedfa.executors.base import Trained
+from fedfa.place import CPU, Place, as_array
 from fedfa.record import atomic
 from fedfa.weather import Delay
 
@@ -65,7 +67,7 @@ def load(engine: "Simulation") -> bool:
     path = engine.folder / "checkpoint.npz"
     if not path.exists():
         return False
-    state = read_tree(path)
+    state = read_tree(path, engine.place)
     if state["fingerprint"] != engine.fingerprint:
         raise RecordError(f"{engine.folder}: was started with other settings; resume with the same ones")
     for name in (*_PLAIN, "earlier_wall"):
@@ -97,6 +99,9 @@ def write_tree(path: Path, state: Mapping[str, Any]) -> None:
         if isinstance(value, np.ndarray):
             arrays.append(value)
             return {"$array": len(arrays) - 1}
+        if isinstance(value, Tensor):
+            arrays.append(as_array(value))
+            return {"$vector": len(arrays) - 1}
         if isinstance(value, Mapping):
             return {"$items": [[encode(key), encode(item)] for key, item in value.items()]}
         if isinstance(value, list | tuple):
@@ -109,7 +114,7 @@ def write_tree(path: Path, state: Mapping[str, Any]) -> None:
         np.savez(file, tree=np.frombuffer(text.encode(), np.uint8), **named)
 
 
-def read_tree(path: Path) -> dict[str, Any]:
+def read_tree(path: Path, place: Place = CPU) -> dict[str, Any]:
     try:
         with np.load(path, allow_pickle=False) as file:
             arrays = dict(file)
@@ -120,6 +125,8 @@ def read_tree(path: Path) -> dict[str, Any]:
         if isinstance(value, dict):
             if "$array" in value:
                 return arrays[f"a{value['$array']}"]
+            if "$vector" in value:
+                return place.vector(arrays[f"a{value['$vector']}"])
             return {decode(key): decode(item) for key, item in value["$items"]}
         return [decode(item) for item in value] if isinstance(value, list) else value
 

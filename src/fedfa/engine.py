@@ -22,6 +22,7 @@ from fedfa import checkpoint
 from fedfa.core import Strategy, Update
 from fedfa.errors import EngineError, require
 from fedfa.executors.base import Trained, WorkOrder
+from fedfa.place import CPU, as_array
 from fedfa.record import ACCEPTED, Recorder, Run, machine
 from fedfa.weather import CHOICE, Delay, Weather, keyed
 
@@ -114,8 +115,10 @@ class Simulation:
         self.seed, self.evaluate_every, self.executor = seed, evaluate_every, executor
         self.folder, self.label = folder, label
         self._checkpoint_seconds, self._interrupted, self._progress = checkpoint_seconds, interrupted, progress
-        self._evaluator = task.evaluator(seed)
-        self.initial, self.num_trainable, self.num_frozen = task.initial(seed)
+        self.place = executor.place
+        self._evaluator = task.evaluator(seed, self.place)
+        initial, self.num_trainable, self.num_frozen = task.initial(seed)
+        self.initial = self.place.vector(initial)
         self.num_bytes = self.initial.nbytes
         self.forecast = weather.forecast(seed, self.num_bytes)
         self.record = Recorder()
@@ -338,6 +341,7 @@ class Simulation:
             "local": asdict(self.task.local),
             "evaluate_every": self.evaluate_every,
             "executor": self.executor.name,
+            **({} if self.place == CPU else asdict(self.place)),
         }
 
     def _finish(self, ended: str, wall_seconds: float) -> Run:
@@ -372,5 +376,5 @@ class Simulation:
             clients=self.task.label_counts(),
             manifest=manifest,
             folder=self.folder,
-            model=strategy.model,
+            model=as_array(strategy.model),
         )

@@ -31,11 +31,13 @@ from fedfa.errors import EngineError, RecordError, in_a_line, require
 from fedfa.experiment import Experiment, load_experiment
 from fedfa.flat import Bound
 from fedfa.local import LocalTraining
+from fedfa.place import CPU, Place, as_array
 from fedfa.record import Run
 from fedfa.simulator import simulate
 from fedfa.strategies import FedBuff, FedFaDelta, FedFaNova, FedFaParam
 from fedfa.strategies.staleness import Constant
 from fedfa.task import EVALUATION_BATCH, Score, Task
+from fedfa.vectors import Vector
 
 MODELS = 12
 MOST_CLIENTS = 50
@@ -262,12 +264,12 @@ class Watched:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._task, name)
 
-    def evaluator(self, seed: int) -> Callable[[np.ndarray], Score]:
-        judge, count = self._task.evaluator(seed), iter(range(1 << 62))
+    def evaluator(self, seed: int, place: Place = CPU) -> Callable[[Vector], Score]:
+        judge, count = self._task.evaluator(seed, place), iter(range(1 << 62))
 
-        def evaluate(model: np.ndarray) -> Score:
+        def evaluate(model: Vector) -> Score:
             if next(count) in self._wanted:
-                self.kept.append(model.copy())
+                self.kept.append(as_array(model).copy())
             return judge(model)
 
         return evaluate
@@ -305,7 +307,8 @@ def replayed(
     again = simulate(
         experiment.make_strategy(), watched, experiment.weather, Stop(updates=most), experiment.seed,
         evaluate_every=experiment.engine.evaluate_every, executor=experiment.engine.executor,
-        threads=experiment.engine.threads, label=run.label, progress=progress,
+        threads=experiment.engine.threads, device=experiment.engine.device, precision=experiment.engine.precision,
+        label=run.label, progress=progress,
     )  # fmt: skip
     apart = _apart(run, again)
     if apart is None:

@@ -1,6 +1,7 @@
 """A neural network as one flat vector: all trainable parameters, then the floating-point buffers.
 
-Frozen parameters and integer buffers (such as BatchNorm's batch counter) stay in the module and never travel.
+Frozen parameters and integer buffers (such as BatchNorm's batch counter) stay in the module and never travel. Weights
+of 2-d convolutions lie channels last, as convolutions like them.
 """
 
 from dataclasses import dataclass
@@ -50,7 +51,7 @@ class Layout:
     def pack(self, module: nn.Module) -> Tensor:
         """A new flat vector with the module's present values."""
         state = module.state_dict()
-        return torch.cat([state[name].detach().reshape(-1) for name in self.names])
+        return torch.cat([flattened(state[name].detach()) for name in self.names])
 
     def views(self, params: Tensor, buffers: Tensor) -> dict[str, Tensor]:
         """The module's tensors as views of the two parts of a flat vector."""
@@ -58,7 +59,20 @@ class Layout:
         parts = params.split(self.sizes[:count])
         if count < len(self.sizes):
             parts += buffers.split(self.sizes[count:])
-        return {name: part.view(shape) for name, part, shape in zip(self.names, parts, self.shapes, strict=True)}
+        return {name: shaped(part, shape) for name, part, shape in zip(self.names, parts, self.shapes, strict=True)}
+
+
+def flattened(tensor: Tensor) -> Tensor:
+    """A tensor as it lies in the flat vector."""
+    return (tensor.permute(0, 2, 3, 1) if tensor.dim() == 4 else tensor).reshape(-1)
+
+
+def shaped(part: Tensor, shape: torch.Size) -> Tensor:
+    """A part of the flat vector as the tensor it holds."""
+    if len(shape) != 4:
+        return part.view(shape)
+    outputs, inputs, height, width = shape
+    return part.view(outputs, height, width, inputs).permute(0, 3, 1, 2)
 
 
 class Bound:
@@ -73,13 +87,13 @@ class Bound:
         self.layout = layout = Layout.of(module)
         self.flat = layout.pack(module)
         self.trainable = self.flat[: layout.num_trainable]
-        self.gradient = torch.zeros(layout.num_trainable)
+        self.gradient = torch.zeros_like(self.trainable)
         views = layout.views(self.trainable, self.flat[layout.num_trainable :])
         parameters = dict(module.named_parameters())
         names = layout.names[: layout.num_parameter_tensors]
         for name, part in zip(names, self.gradient.split(layout.sizes[: len(names)]), strict=True):
             parameters[name].data = views[name]
-            parameters[name].grad = part.view(views[name].shape)
+            parameters[name].grad = shaped(part, views[name].shape)
         self._travelling: list[tuple[dict[str, Tensor | None], str, Tensor]] = []
         self._resting: list[tuple[dict[str, Tensor | None], str, Tensor]] = []
         for name, buffer in module.named_buffers():

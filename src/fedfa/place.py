@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Literal
 
 import numpy as np
@@ -60,14 +61,25 @@ class Place:
         if self.device == "cpu":
             yield
             return
-        cudnn, matmul, exact = torch.backends.cudnn, torch.backends.cuda.matmul, self.precision == "fp32"
+        cudnn: Any = torch.backends.cudnn
+        matmul: Any = torch.backends.cuda.matmul
+        exact = self.precision == "fp32"
         before = cudnn.benchmark, cudnn.deterministic, cudnn.allow_tf32, matmul.allow_tf32
         cudnn.benchmark, cudnn.deterministic = not exact, exact
         cudnn.allow_tf32 = matmul.allow_tf32 = not exact
+        torch.cuda.synchronize()
         try:
-            yield
+            with torch.cuda.stream(_front()):
+                yield
         finally:
+            torch.cuda.synchronize()
             cudnn.benchmark, cudnn.deterministic, cudnn.allow_tf32, matmul.allow_tf32 = before
+
+
+@cache
+def _front() -> torch.cuda.Stream:
+    """Where aggregation and evaluation run: ahead of the clients' training, which everything else waits for."""
+    return torch.cuda.Stream(priority=-1)
 
 
 CPU = Place()

@@ -24,6 +24,9 @@ def simulate(
     evaluate_every: int = 10,
     executor: Any = "auto",
     threads: int = 1,
+    device: str = "cpu",
+    precision: str = "auto",
+    compile: bool = False,
     out: str | Path | None = None,
     resume: bool = False,
     label: str = "",
@@ -39,11 +42,13 @@ def simulate(
     be tables as in an experiment file. The run ends as ``stop`` says (default: after 500 updates). With ``out`` it is
     recorded in that folder, survives a crash there, and is continued by ``resume=True``. ``interrupted`` is asked
     between arrivals; when it says so the run is saved and :class:`KeyboardInterrupt` raised. ``progress`` is called
-    now and then.
+    now and then. ``device`` ("cpu", "cuda", or "auto") says where models are computed and ``precision`` ("fp32",
+    "tf32", "bf16", or "auto") how; ``compile`` lets torch.compile fuse a client's step on a GPU.
     """
     import torch
 
     from fedfa.executors import make_executor
+    from fedfa.place import Place
 
     if isinstance(strategy, str):
         require(strategy in BY_NAME, f"strategy = {strategy!r}: must be one of {', '.join(BY_NAME)}")
@@ -64,6 +69,7 @@ def simulate(
         raise RecordError(f"{folder}: holds an unfinished run; continue it with resume, or choose another folder")
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
+    place = Place.of(device, precision) if isinstance(executor, str) else executor.place
     try:
         engine = Simulation(
             strategy=strategy,
@@ -72,7 +78,7 @@ def simulate(
             stop=stop,
             seed=seed,
             evaluate_every=evaluate_every,
-            executor=make_executor(executor, task, seed) if isinstance(executor, str) else executor,
+            executor=make_executor(executor, task, seed, place, compile) if isinstance(executor, str) else executor,
             folder=folder,
             label=label or strategy.name or type(strategy).__name__,
             checkpoint_seconds=checkpoint_seconds,
@@ -81,7 +87,8 @@ def simulate(
         )
         if finished and folder is not None:
             return _same_run(folder, engine)
-        run = engine.run(resume)
+        with place.prepared():
+            run = engine.run(resume)
     finally:
         torch.set_num_threads(before)
     run.manifest.update(command=command, target=target)

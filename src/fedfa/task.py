@@ -16,6 +16,8 @@ from torch.utils.data import Dataset
 from fedfa.errors import require
 from fedfa.flat import Bound, Layout
 from fedfa.local import LocalTraining, shuffled
+from fedfa.place import CPU, Place
+from fedfa.vectors import Vector
 from fedfa.weather import INITIAL, keyed
 
 Data = tuple[Tensor, Tensor] | Dataset[Any]
@@ -108,29 +110,31 @@ class Task:
         counts = frame.group_by("client", "label").len(name="examples").sort("client", "label")
         return counts.with_columns(pl.col("label").cast(pl.String), pl.col("examples").cast(pl.Int64))
 
-    def evaluator(self, seed: int) -> "Evaluator":
-        return Evaluator(self, self.build(seed))
+    def evaluator(self, seed: int, place: Place = CPU) -> "Evaluator":
+        return Evaluator(self, self.build(seed), place)
 
 
 class Evaluator:
     """Judges flat models on a task's test data."""
 
-    def __init__(self, task: Task, module: nn.Module) -> None:
-        self._task = task
-        self._bound = Bound(module.eval())
+    def __init__(self, task: Task, module: nn.Module, place: Place = CPU) -> None:
+        self._task, self._place = task, place
+        self._bound = Bound(module.to(place.device).eval())
+        self._inputs, self._targets = place.put(task.test_inputs), place.put(task.test_targets)
 
-    def __call__(self, vector: np.ndarray) -> "Score":
-        task = self._task
-        self._bound.load(torch.from_numpy(vector))
-        metric = loss = 0.0
-        with torch.inference_mode():
+    def __call__(self, vector: Vector) -> "Score":
+        task, total = self._task, len(self._targets)
+        self._bound.load(torch.as_tensor(vector))
+        sums = torch.zeros(2, dtype=torch.float64, device=self._place.device)
+        with torch.inference_mode(), self._place.computing():
             for inputs, targets in zip(
-                task.test_inputs.split(EVALUATION_BATCH), task.test_targets.split(EVALUATION_BATCH), strict=True
+                self._inputs.split(EVALUATION_BATCH), self._targets.split(EVALUATION_BATCH), strict=True
             ):
                 outputs = self._bound.module(laid_out(inputs))
-                metric += float(task.metric(outputs, targets)) * len(targets)
-                loss += float(task.loss(outputs, targets)) * len(targets)
-        return Score(metric / len(task.test_targets), loss / len(task.test_targets))
+                found = torch.stack([task.metric(outputs, targets), task.loss(outputs, targets)])
+                sums += found.double() * len(targets)
+        metric, loss = (sums / total).tolist()
+        return Score(metric, loss)
 
 
 class Initial(NamedTuple):

@@ -2,7 +2,8 @@
 
 Vectors are numpy arrays or torch tensors. Only operators, slices and slice assignment are used, so both work
 unchanged and nothing here imports torch. Long vectors are walked in blocks that fit a core's cache, by several
-threads: numpy and torch release the interpreter lock, and element-wise work has no order to get wrong.
+threads: numpy and torch release the interpreter lock, and element-wise work has no order to get wrong. On a GPU a
+vector is one block.
 """
 
 import math
@@ -29,9 +30,10 @@ def _pool() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(_THREADS, thread_name_prefix="fedfa-vectors")
 
 
-def over_blocks(length: int, work: Callable[[int, int], Any]) -> list[Any]:
+def over_blocks(vector: Vector, work: Callable[[int, int], Any]) -> list[Any]:
     """Call ``work(low, high)`` for consecutive blocks of a vector; results in block order."""
-    if length <= BLOCK:
+    length = vector.shape[0]
+    if length <= BLOCK or not (isinstance(vector, np.ndarray) or vector.device.type == "cpu"):
         return [work(0, length)]
     blocks = [(low, min(low + BLOCK, length)) for low in range(0, length, BLOCK)]
     if length < _THREADED_FROM or _THREADS == 1:
@@ -68,7 +70,7 @@ def distance(a: Vector, b: Vector) -> float:
             difference = a[low:high] - b[low:high]
             return float(difference.dot(difference))
 
-        total = sum(over_blocks(a.shape[0], squares))
+        total = sum(over_blocks(a, squares))
     if not math.isfinite(total):  # finite float32 entries above 1e19 overflow when squared: look again
         difference = zeros64(a) + a - b
         total = float(difference.dot(difference))
@@ -88,7 +90,7 @@ def blend(a: Vector, b: Vector, weight_b: float) -> Vector:
     def work(low: int, high: int) -> None:
         out[low:high] = a[low:high] * (1.0 - weight_b) + b[low:high] * weight_b
 
-    over_blocks(a.shape[0], work)
+    over_blocks(a, work)
     return out
 
 
@@ -145,7 +147,7 @@ class Sum:
         def work(low: int, high: int) -> None:
             out[low:high] = self.total[low:high] / self.weight
 
-        over_blocks(out.shape[0], work)
+        over_blocks(out, work)
         return out
 
     def step_from(self, model: Vector, scale: float) -> Vector:
@@ -157,7 +159,7 @@ class Sum:
         def work(low: int, high: int) -> None:
             out[low:high] = self.total[low:high] * scale + model[low:high]
 
-        over_blocks(out.shape[0], work)
+        over_blocks(out, work)
         if self.split < out.shape[0]:
             out[self.split :] = self.total[self.split :] / self.weight
         return out
@@ -276,10 +278,13 @@ def _shift(
     beside a large old one.
     """
 
-    def work(low: int, high: int) -> None:
-        part = total[low + start : high + start]
-        part += _scaled(new[low + start : high + start], weight)
-        if old is not None:
-            part -= _scaled(old[low + start : high + start], old_weight)
+    part, gain = total[start:stop], new[start:stop]
+    loss = None if old is None else old[start:stop]
 
-    over_blocks(stop - start, work)
+    def work(low: int, high: int) -> None:
+        here = part[low:high]
+        here += _scaled(gain[low:high], weight)
+        if loss is not None:
+            here -= _scaled(loss[low:high], old_weight)
+
+    over_blocks(part, work)

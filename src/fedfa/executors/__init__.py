@@ -7,13 +7,14 @@ together, and the run is the same.
 
 import logging
 from functools import cache
-from typing import Literal, Protocol
+from typing import Literal, Protocol, get_args
 
 from fedfa.errors import require
 from fedfa.executors.base import Trained, WorkOrder
+from fedfa.place import CPU, Place
 from fedfa.task import Task
 
-ExecutorName = Literal["auto", "inline", "batched"]
+ExecutorName = Literal["auto", "inline", "batched", "lanes"]
 
 OVERHEAD_BOUND_FLOPS = 80e6
 """A local step with less arithmetic than this spends most of its time in the framework: batching pays.
@@ -26,6 +27,8 @@ logger = logging.getLogger("fedfa")
 
 class Executor(Protocol):
     name: str
+    place: Place
+    """Where models are kept, and so in which form they are handed over."""
 
     def submit(self, order: WorkOrder) -> None:
         """Work that may be computed from now on."""
@@ -53,14 +56,26 @@ def _say_once(text: str) -> None:
     logger.warning(text)
 
 
-def make_executor(name: str, task: Task, seed: int) -> Executor:
-    """The executor of this name; ``auto`` takes the faster one for the model at hand."""
+def make_executor(name: str, task: Task, seed: int, place: Place = CPU, compile: bool = False) -> Executor:
+    """The executor of this name; ``auto`` takes the faster one for the model and place at hand."""
     from fedfa.executors.batched import Batched, CannotBatch, flops_per_step
     from fedfa.executors.inline import Inline
+    from fedfa.executors.lanes import CannotCapture, Lanes
 
-    require(name in ("auto", "inline", "batched"), f"executor = {name!r}: must be auto, inline or batched")
+    names = get_args(ExecutorName)
+    require(name in names, f"executor = {name!r}: must be one of {', '.join(names)}")
+    on_gpu = place.device != "cpu"
+    require(on_gpu or name != "lanes", "executor = 'lanes': needs a GPU; set device = 'cuda', or take another executor")
+    require(not on_gpu or name != "batched", "executor = 'batched': is for the CPU; on a GPU take lanes or inline")
     if name == "inline":
-        return Inline(task, seed)
+        return Inline(task, seed, place)
+    if on_gpu:
+        try:
+            with place.prepared():
+                return Lanes(task, seed, place, compile)
+        except CannotCapture as reason:
+            _say_once(f"This model's steps cannot be captured ({reason}); training clients one by one.")
+            return Inline(task, seed, place)
     if name == "auto" and flops_per_step(task, seed) > OVERHEAD_BOUND_FLOPS:
         return Inline(task, seed)
     try:

@@ -3,8 +3,6 @@
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from fedfa.core import Flight
 from fedfa.errors import in_a_line
 
@@ -26,7 +24,8 @@ class WorkOrder(Flight):
 class Trained:
     """What came of a work order; ``error`` is not empty where training raised."""
 
-    params: np.ndarray | None
+    params: Any
+    """The flat model, or None where there is none."""
     num_examples: int = 0
     num_steps: float = 0.0
     loss: float = float("nan")

@@ -4,6 +4,7 @@ import torch
 
 from fedfa.executors.base import Trained, WorkOrder
 from fedfa.flat import Bound
+from fedfa.place import CPU, Place
 from fedfa.task import Task, laid_out
 from fedfa.weather import BATCHES, keyed
 
@@ -13,10 +14,12 @@ class Inline:
 
     name = "inline"
 
-    def __init__(self, task: Task, seed: int) -> None:
+    def __init__(self, task: Task, seed: int, place: Place = CPU) -> None:
         self._task = task
         self._seed = seed
-        self._bound = Bound(task.build(seed))
+        self.place = place
+        self._bound = Bound(task.build(seed).to(place.device))
+        self._inputs, self._targets = place.put(task.inputs), place.put(task.targets)
         self._orders: dict[int, WorkOrder] = {}
         self._finished: dict[int, Trained] = {}
 
@@ -44,24 +47,25 @@ class Inline:
 
     def train(self, order: WorkOrder) -> Trained:
         task, local = self._task, self._task.local
-        bound = self._bound
-        base = torch.from_numpy(order.base)
+        bound, place = self._bound, self.place
+        base = torch.as_tensor(order.base)
         bound.load(base)
         base = base[: len(bound.trainable)]
         memory = local.new_memory(bound.trainable)
         batches = task.batches(self._seed, order.client, order.nth, order.epochs)
-        losses = torch.empty(len(batches))
-        with torch.random.fork_rng(devices=[]):
+        losses = torch.empty(len(batches), device=place.device)
+        with torch.random.fork_rng(devices=[] if place.device == "cpu" else None):
             torch.manual_seed(keyed(self._seed, BATCHES, order.client, order.nth, 1) >> 1)
-            for number, batch in enumerate(batches):
+            for number, batch in enumerate(map(place.put, batches)):
                 bound.gradient.zero_()
-                loss = task.loss(bound.module(laid_out(task.inputs[batch])), task.targets[batch])
+                with place.computing():
+                    loss = task.loss(bound.module(laid_out(self._inputs[batch])), self._targets[batch])
                 loss.backward()
                 with torch.no_grad():
                     local.step(bound.trainable, bound.gradient, memory, base, order.prox_mu)
                 losses[number] = loss.detach()
         return Trained(
-            params=bound.collect().numpy().copy(),
+            params=bound.collect().numpy().copy() if place.device == "cpu" else bound.collect().clone(),
             num_examples=task.sizes[order.client],
             num_steps=local.effective_steps(len(batches), order.prox_mu),
             loss=float(losses.mean()),

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from statistics import fmean
 from typing import Any
 
 import numpy as np
@@ -41,11 +42,11 @@ def same_work(lab: Lab) -> list[Contest]:
 def figure1(lab: Lab, results: Results) -> Section:
     (contest, runs) = results[0]
     seconds, rounds = paper()["table1"]["cifar10-iid"], paper()["table2"]["cifar10-iid"]
-    slowest = np.mean([run.seconds for run in runs if run.label == contest.contenders[0].title])
+    slowest = fmean(run.seconds for run in runs if run.label == contest.contenders[0].title)
     rows, values = [], []
     for contender in contest.contenders:
         own = [run for run in runs if run.label == contender.title]
-        took, wait = np.mean([run.seconds for run in own]), np.mean([waiting_share(run) for run in own])
+        took, wait = fmean(run.seconds for run in own), fmean(waiting_share(run) for run in own)
         per_round = took / (SAME_WORK / own[0].manifest["round_size"])
         theirs = seconds[contender.row] / rounds[contender.row]
         shares = (f"{slowest / took:.1f}×", f"{100 * wait:.0f} %")

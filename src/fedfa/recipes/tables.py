@@ -1,6 +1,6 @@
 """Tables 1 to 5 of the paper: for each, the runs it needs, and our numbers beside the paper's."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -243,7 +243,7 @@ def _accuracy(mean: float | None, sd: float | None = None) -> str:
     return "–" if mean is None else f"{100 * mean:.1f}" + ("" if sd is None else f" ± {100 * sd:.1f}")
 
 
-def _value(contest: Contest, contender: Contender, row: Row, reported: Any) -> Mapping[str, Any]:
+def _value(contest: Contest, contender: Contender, row: Row, reported: Any) -> dict[str, Any]:
     about = {"contest": contest.name, "spec": contender.spec, "target": contest.target, "paper": reported}
     return about | asdict(row)
 

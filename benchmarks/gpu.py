@@ -1,0 +1,127 @@
+"""Lanes against the eager inline executor on one GPU: examples per second in simulations of the paper's workloads.
+
+FedFa-Param with the paper's concurrency, local epochs and batch size, evaluation every 20 updates, random data of the
+real shapes (speed does not depend on its content). Capturing and compiling are outside of the clock: every executor
+first runs a few updates. Executors take turns, best of --repeats. Prints a table, the ratio last.
+"""
+
+import argparse
+import json
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import fedfa
+from fedfa.executors import make_executor
+from fedfa.models.resnet import ResNet18
+from fedfa.place import Place
+
+FLOPS = {"resnet18": 3.34e9}
+"""Of one example, forward and backward."""
+
+
+def images() -> fedfa.Task:
+    """100 clients with 500 images of CIFAR-10's shape."""
+    generator = torch.Generator().manual_seed(0)
+
+    def part(count: int) -> tuple[torch.Tensor, torch.Tensor]:
+        labels = torch.randint(0, 10, (count,), generator=generator)
+        return torch.randn(count, 3, 32, 32, generator=generator), labels
+
+    local = fedfa.LocalTraining(epochs=10, batch_size=32, lr=0.01)
+    return fedfa.Task(model=ResNet18, clients=[part(500) for _ in range(100)], test=part(10_000), local=local)
+
+
+def texts(layers: int, width: int, heads: int, length: int, local: fedfa.LocalTraining, rank: int) -> fedfa.Task:
+    """Clients with texts for a BERT of these sizes, with random weights."""
+    from transformers import BertConfig, BertModel
+
+    from fedfa.models.bert import Bert
+
+    folder = Path(tempfile.mkdtemp())
+    config = BertConfig(
+        hidden_size=width, num_hidden_layers=layers, num_attention_heads=heads, intermediate_size=4 * width
+    )
+    BertModel(config).save_pretrained(folder)
+    generator = torch.Generator().manual_seed(0)
+
+    def part(count: int) -> tuple[torch.Tensor, torch.Tensor]:
+        ids = torch.randint(1000, 30_000, (count, length), generator=generator)
+        return ids.int(), torch.randint(0, 2, (count,), generator=generator)
+
+    clients = [part(100 if rank == 0 else 640) for _ in range(50 if rank == 0 else 10)]
+    return fedfa.Task(model=lambda: Bert(str(folder), 2, rank), clients=clients, test=part(1000), local=local)
+
+
+WORKLOADS: dict[str, tuple[Callable[[], fedfa.Task], int]] = {
+    "resnet18": (images, 10),
+    "bert-tiny": (
+        lambda: texts(2, 128, 2, 32, fedfa.LocalTraining(epochs=15, batch_size=5, lr=4e-4, optimizer="adamw"), 0),
+        10,
+    ),
+    "minilm-lora": (
+        lambda: texts(6, 384, 12, 32, fedfa.LocalTraining(epochs=1, batch_size=32, lr=1e-4, optimizer="adamw"), 1),
+        5,
+    ),
+}
+
+
+def rate(task: fedfa.Task, executor: Any, concurrency: int, updates: int) -> dict[str, float]:
+    """Examples per second of one simulation."""
+    strategy = fedfa.FedFaParam(concurrency=concurrency, window=min(5, concurrency))
+    start = time.perf_counter()
+    run = fedfa.simulate(strategy, task, stop=fedfa.Stop(updates=updates), executor=executor, evaluate_every=20)
+    seconds = time.perf_counter() - start
+    examples = int(run.accepted["num_examples"].sum()) * task.local.epochs
+    return {"examples_per_second": examples / seconds, "seconds": seconds, "loss": float(run.evaluations["loss"][-1])}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--workloads", nargs="+", default=list(WORKLOADS), choices=list(WORKLOADS))
+    parser.add_argument("--precision", default="bf16")
+    parser.add_argument("--updates", type=int, default=100)
+    parser.add_argument("--inline-updates", type=int, default=12)
+    parser.add_argument("--repeats", type=int, default=2)
+    parser.add_argument("--compile", action="store_true")
+    parser.add_argument("--json", type=Path)
+    options = parser.parse_args()
+    place = Place.of("cuda", options.precision)
+    found: list[dict[str, Any]] = []
+    for name in options.workloads:
+        make, concurrency = WORKLOADS[name]
+        task = make()
+        kinds: dict[str, tuple[Any, int]] = {
+            "inline": (make_executor("inline", task, 0, place), options.inline_updates),
+            "lanes": (make_executor("lanes", task, 0, place), options.updates),
+        }
+        if options.compile:
+            kinds["lanes, compiled"] = (make_executor("lanes", task, 0, place, compile=True), options.updates)
+        best: dict[str, dict[str, float]] = {}
+        for kind, (executor, updates) in kinds.items():
+            begun = time.perf_counter()
+            rate(task, executor, concurrency, min(updates, 3 * concurrency))
+            print(f"{name}: {kind} ({executor.name}) ready after {time.perf_counter() - begun:.1f} s", flush=True)
+        for _ in range(options.repeats):
+            for kind, (executor, updates) in kinds.items():
+                one = rate(task, executor, concurrency, updates)
+                if kind not in best or one["examples_per_second"] > best[kind]["examples_per_second"]:
+                    best[kind] = one
+        slow = best["inline"]["examples_per_second"]
+        for kind, one in best.items():
+            speed = one["examples_per_second"]
+            flops = f", {speed * FLOPS[name] / 1e12:.0f} TFLOP/s" if name in FLOPS else ""
+            print(f"{name:12} {kind:16} {speed:10,.0f} examples/s {speed / slow:6.1f}x{flops}", flush=True)
+            found.append(
+                {"workload": name, "executor": kind, "ratio": speed / slow, "precision": options.precision} | one
+            )
+    if options.json:
+        options.json.write_text(json.dumps(found, indent=1))
+
+
+if __name__ == "__main__":
+    main()

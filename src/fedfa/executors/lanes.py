@@ -1,0 +1,248 @@
+"""In-flight clients side by side on a GPU: each has a lane of its own, and works from the moment it is dispatched.
+
+A lane is a stream, a flat model, a table of batches, and a captured graph of one local step for every batch size:
+take the next row of the table, look its examples up, forward, backward, optimizer step, move on to the next row. A
+client's whole work is that graph launched once per batch; nothing of it waits for the host, and lanes overlap, so that
+small batches fill the GPU together. An arrival waits for its own lane alone.
+
+Models, data and windows stay on the GPU throughout. What a client computes does not depend on its lane or its
+neighbours.
+"""
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.func import functional_call
+
+from fedfa.errors import in_a_line
+from fedfa.executors.base import Trained, WorkOrder
+from fedfa.flat import Layout, flattened
+from fedfa.place import Place
+from fedfa.task import Task
+from fedfa.weather import BATCHES, keyed
+
+CAPTURE_AFTER = 4
+"""A lane meets a batch size so often before it captures a graph for it; until then the step runs as it is."""
+WARM_UP = 3
+"""Steps before a capture: libraries choose their algorithms and workspaces in them."""
+LARGEST_ERROR = 0.05
+"""How far a captured step may end from a plain one, in lengths of the step: more is a graph gone wrong."""
+
+Step = Callable[[], None]
+
+
+class CannotCapture(Exception):
+    """Why a model's steps cannot be captured."""
+
+
+class Lanes:
+    """Trains every submitted order at once, each on a lane of its own."""
+
+    name = "lanes"
+
+    def __init__(self, task: Task, seed: int, place: Place, compile: bool = False) -> None:
+        self._task, self._seed, self.place = task, seed, place
+        module = task.build(seed)
+        self.layout = Layout.of(module)
+        self.initial = place.put(self.layout.pack(module))
+        self.module = module.to(place.device)
+        self.resting = {n: b.clone() for n, b in self.module.named_buffers() if n not in self.layout.names}
+        self.images = task.inputs.dim() == 4
+        inputs = task.inputs.permute(0, 2, 3, 1) if self.images else task.inputs
+        self.inputs, self.targets = place.put(inputs.contiguous()), place.put(task.targets)
+        self.local, self.loss = task.local, task.loss
+        self.rows = task.local.epochs * max(len(task.local.batch_sizes(size)) for size in task.sizes)
+        self.usual = Counter(size for n in task.sizes for size in task.local.batch_sizes(n)).most_common(1)[0][0]
+        self.plain_loss = self._loss_of
+        self.fast_loss = torch.compile(self._loss_of, dynamic=False) if compile else self._loss_of
+        self._free: list[Lane] = []
+        self._busy: dict[int, Lane] = {}
+        self._try()
+
+    # What the engine asks ----------------------------------------------------------------------------------------
+
+    def submit(self, order: WorkOrder) -> None:
+        lane = self._free.pop() if self._free else Lane(self)
+        self._busy[order.dispatch] = lane
+        key = keyed(self._seed, BATCHES, order.client, order.nth, 1) >> 1
+        lane.start(order, self._task.batches(self._seed, order.client, order.nth, order.epochs), key)
+
+    def result(self, dispatch: int) -> Trained:
+        lane = self._busy.pop(dispatch)
+        params, loss, steps = lane.collect()
+        self._free.append(lane)
+        order = lane.order
+        return Trained(
+            params=params,
+            num_examples=self._task.sizes[order.client],
+            num_steps=self.local.effective_steps(steps, order.prox_mu),
+            loss=loss,
+        )
+
+    def discard(self, dispatch: int) -> None:
+        lane = self._busy.pop(dispatch, None)
+        if lane is not None:
+            self._free.append(lane)  # it ends what it has begun; whatever comes next waits for that
+
+    def finished(self) -> dict[int, Trained]:
+        return {}  # a continued run trains again what was in flight, from the same models
+
+    def restore(self, finished: dict[int, Trained]) -> None:
+        pass
+
+    # One step ----------------------------------------------------------------------------------------------------
+
+    def examples(self, rows: Tensor) -> tuple[Tensor, Tensor]:
+        inputs = self.inputs.index_select(0, rows)
+        return inputs.permute(0, 3, 1, 2) if self.images else inputs, self.targets.index_select(0, rows)
+
+    def _loss_of(self, names: list[str], tensors: list[Tensor], inputs: Tensor, targets: Tensor) -> Tensor:
+        with self.place.computing():
+            outputs = functional_call(self.module, dict(zip(names, tensors, strict=True)), (inputs,))
+            return self.loss(outputs, targets)
+
+    def _try(self) -> None:
+        """One captured step and one plain one: a model that cannot be captured, or comes out different, is not."""
+        try:
+            lane = Lane(self)
+            batch = next(b for b in self._task.batches(self._seed, 0, 0, 1))
+            order = WorkOrder(0, 0, 0, 0, self.initial, 1, 0.0)
+            lane.start(order, [batch], 0, capture=False)
+            plain = lane.collect()[0]
+            lane.capture(len(batch), 0.0)
+            lane.start(order, [batch], 0)
+            captured = lane.collect()[0]
+        except Exception as error:  # capturing runs code of the user's own: whatever it raises means "not this model"
+            if self.place.device != "cpu":
+                torch.cuda.synchronize()
+            raise CannotCapture(in_a_line(error)) from error
+        apart, moved = float((captured - plain).norm()), float((plain - self.initial).norm())
+        if not apart <= LARGEST_ERROR * moved + 1e-6:
+            raise CannotCapture(f"a captured step differs from a plain one by {apart / max(moved, 1e-12):.1%}")
+        self._free.append(lane)
+
+
+class Lane:
+    """Everything one client in flight needs, in fixed places: a graph remembers addresses, not values."""
+
+    def __init__(self, lanes: Lanes) -> None:
+        self._lanes = lanes
+        device, layout = lanes.place.device, lanes.layout
+        self.flat = lanes.initial.clone()
+        self._trainable = self.flat[: layout.num_trainable]
+        views = layout.views(self._trainable, self.flat[layout.num_trainable :])
+        self._resting = {name: value.clone() for name, value in lanes.resting.items()}
+        names = list(layout.names[: layout.num_parameter_tensors])
+        self._leaves = [views[name].detach().requires_grad_() for name in names]
+        others = {name: views[name] for name in layout.names if name not in names} | self._resting
+        self._names, self._tensors = names + list(others), self._leaves + list(others.values())
+        self._memory = lanes.local.new_memory(self._trainable)
+        self._base = torch.empty_like(self._trainable)
+        self._table = torch.zeros(lanes.rows, lanes.local.batch_size, dtype=torch.int64, device=device)
+        self._row = torch.zeros(1, dtype=torch.int64, device=device)
+        self._loss = torch.zeros((), device=device)
+        self._graphs: dict[tuple[int, float], Step] = {}
+        self._uses: Counter[tuple[int, float]] = Counter()
+        self._steps = 0
+        self._kept: Any = None
+        self.order: WorkOrder
+        self._cuda = device != "cpu"
+        if self._cuda:
+            self._stream, self._done = torch.cuda.Stream(), torch.cuda.Event()
+            self._pool = torch.cuda.graph_pool_handle()
+            self._generator = torch.Generator(device)
+
+    def start(self, order: WorkOrder, batches: list[Tensor], key: int, capture: bool = True) -> None:
+        """Put a client's whole work on the lane."""
+        self.order, self._steps = order, len(batches)
+        lengths = [len(batch) for batch in batches]
+        table = torch.zeros(len(batches), self._table.shape[1], dtype=torch.int64)
+        for row, batch in zip(table, batches, strict=True):
+            row[: len(batch)] = batch
+        sizes = set(lengths)
+        if capture:
+            for size in sizes:
+                self._uses[size, order.prox_mu] += lengths.count(size)
+                often = size == self._lanes.usual or self._uses[size, order.prox_mu] >= CAPTURE_AFTER
+                if often and (size, order.prox_mu) not in self._graphs:
+                    self.capture(size, order.prox_mu)
+        with self._on_stream():
+            self._load(torch.as_tensor(order.base), key)
+            self._table[: len(table)].copy_(self._pinned(table), non_blocking=True)
+            for size in lengths:
+                graph = self._graphs.get((size, order.prox_mu)) if capture else None
+                if graph is None:
+                    self._step(size, order.prox_mu, self._lanes.plain_loss)
+                else:
+                    graph()
+        if self._cuda:
+            self._done.record(self._stream)
+
+    def collect(self) -> tuple[Tensor, float, int]:
+        """The trained model, its mean loss and the number of steps; waits for this lane alone."""
+        if self._cuda:
+            torch.cuda.current_stream().wait_event(self._done)
+        return self.flat.clone(), float(self._loss) / self._steps, self._steps
+
+    def capture(self, size: int, prox_mu: float) -> None:
+        """A graph of one step for batches of this size."""
+
+        def step() -> None:
+            self._step(size, prox_mu, self._lanes.fast_loss)
+
+        if not self._cuda:
+            self._graphs[size, prox_mu] = step
+            return
+        generator = torch.cuda.default_generators[torch.cuda.current_device()]
+        before = generator.graphsafe_get_state()
+        generator.graphsafe_set_state(self._generator.graphsafe_get_state())  # dropout: each lane draws on its own
+        try:
+            with self._on_stream():
+                self._load(self._lanes.initial, 0)
+                for _ in range(WARM_UP):
+                    step()
+                    self._row.zero_()
+            graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graph, pool=self._pool, stream=self._stream, capture_error_mode="thread_local"):
+                step()
+        finally:
+            generator.graphsafe_set_state(before)
+        self._graphs[size, prox_mu] = graph.replay
+
+    def _step(self, size: int, prox_mu: float, loss_of: Callable[..., Tensor]) -> None:
+        """One local step on the next row of the table, in place."""
+        lanes = self._lanes
+        rows = self._table.index_select(0, self._row).view(-1)[:size]
+        loss = loss_of(self._names, self._tensors, *lanes.examples(rows))
+        found = torch.autograd.grad(loss, self._leaves, allow_unused=True)
+        with torch.no_grad():
+            parts = [torch.zeros_like(leaf) if g is None else g for g, leaf in zip(found, self._leaves, strict=True)]
+            gradient = torch.cat([flattened(part) for part in parts])
+            lanes.local.step(self._trainable, gradient, self._memory, self._base, prox_mu)
+            self._loss += loss.detach()
+            self._row += 1
+
+    def _load(self, base: Tensor, key: int) -> None:
+        """Everything as at the start of a client's work."""
+        self.flat.copy_(base)
+        self._base.copy_(base[: len(self._base)])
+        for name, value in self._resting.items():
+            value.copy_(self._lanes.resting[name])
+        for tensor in (*self._memory, self._row, self._loss):
+            tensor.zero_()
+        if self._cuda:
+            self._generator.manual_seed(key)
+
+    def _on_stream(self) -> Any:
+        if not self._cuda:
+            return torch.enable_grad()
+        self._stream.wait_stream(torch.cuda.current_stream())
+        return torch.cuda.stream(self._stream)
+
+    def _pinned(self, table: Tensor) -> Tensor:
+        """Memory that the GPU reads by itself, kept until the next client."""
+        self._kept = table.pin_memory() if self._cuda else table
+        return self._kept

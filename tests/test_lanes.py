@@ -1,0 +1,216 @@
+"""Lanes: the same training as inline, whatever the lane, its neighbours and the order of asking.
+
+Everything but streams and graphs also runs on the CPU, and is tested there; the rest wherever there is a GPU.
+"""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+import torch
+from torch import Tensor, nn
+
+import fedfa
+from fedfa.errors import ConfigError
+from fedfa.executors import make_executor
+from fedfa.executors.base import WorkOrder
+from fedfa.executors.inline import Inline
+from fedfa.executors.lanes import CannotCapture, Lanes
+from fedfa.place import CPU, Place, as_array
+
+GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
+PLACES = [
+    pytest.param(CPU, id="cpu"),
+    pytest.param(Place("cuda", "fp32"), id="cuda-fp32", marks=GPU),
+]
+SIZES = (20, 16, 7, 20, 9)
+
+
+class Net(nn.Module):
+    """Convolution, BatchNorm, a parameter that is never used and one that is frozen."""
+
+    def __init__(self, dropout: float = 0.0) -> None:
+        super().__init__()
+        self.body = nn.Sequential(
+            nn.Conv2d(2, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU(), nn.Dropout(dropout), nn.Flatten()
+        )
+        self.unused = nn.Parameter(torch.ones(3))
+        self.scale = nn.Parameter(torch.full((288,), 0.5), requires_grad=False)
+        self.head = nn.Linear(288, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(self.body(x) * self.scale)
+
+
+def examples(count: int, key: int) -> tuple[Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(key)
+    labels = torch.randint(0, 3, (count,), generator=generator)
+    return torch.randn(count, 2, 6, 6, generator=generator) + labels[:, None, None, None], labels
+
+
+def make_task(dropout: float = 0.0, **local: Any) -> fedfa.Task:
+    settings = {"epochs": 2, "batch_size": 8, "lr": 0.05} | local
+    return fedfa.Task(
+        model=lambda: Net(dropout),
+        clients=[examples(size, key) for key, size in enumerate(SIZES)],
+        test=examples(30, 99),
+        local=fedfa.LocalTraining(**settings),
+    )
+
+
+def order(task: fedfa.Task, place: Place, client: int, nth: int = 0, mu: float = 0.0) -> WorkOrder:
+    base = place.vector(task.initial(0).vector)
+    return WorkOrder(client + 10 * nth, 0, client, nth, base, task.local.epochs, mu)
+
+
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("mu", [0.0, 0.1])
+@pytest.mark.parametrize(
+    "local", [{}, {"momentum": 0.9}, {"optimizer": "adamw", "lr": 0.01, "weight_decay": 0.1}], ids=str
+)
+def test_a_lane_trains_as_inline_does(place: Place, mu: float, local: dict[str, Any]) -> None:
+    task = make_task(**local)
+    with place.prepared():
+        lanes, inline = Lanes(task, 0, place), Inline(task, 0, place)
+        orders = [order(task, place, client, nth, mu) for nth in range(2) for client in range(len(SIZES))]
+        for one in orders:
+            lanes.submit(one)
+        for one in reversed(orders):
+            ours, theirs = lanes.result(one.dispatch), inline.train(one)
+            moved = np.linalg.norm(as_array(theirs.params) - as_array(one.base))
+            apart = np.linalg.norm(as_array(theirs.params) - as_array(ours.params))
+            assert apart <= 1e-4 * moved
+            assert (ours.num_examples, ours.num_steps) == (theirs.num_examples, theirs.num_steps)
+            assert ours.loss == pytest.approx(theirs.loss, rel=1e-4)
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_discarded_work_leaves_no_trace(place: Place) -> None:
+    task = make_task()
+    with place.prepared():
+        lanes = Lanes(task, 0, place)
+        alone = [order(task, place, client) for client in (0, 1)]
+        for one in alone:
+            lanes.submit(one)
+        expected = [as_array(lanes.result(one.dispatch).params).copy() for one in alone]
+        lanes.submit(order(task, place, 3))
+        lanes.submit(alone[0])
+        lanes.discard(3)
+        lanes.submit(alone[1])
+        for one, params in zip(alone, expected, strict=True):
+            np.testing.assert_array_equal(as_array(lanes.result(one.dispatch).params), params)
+
+
+@GPU
+@pytest.mark.parametrize("strategy", ["fedfa-param", "fedfa-delta", "fedbuff", "port-urgent", "fedavg", "fedasync"])
+def test_events_are_those_of_inline(strategy: str) -> None:
+    """Time, order and staleness to the bit; losses to rounding."""
+    task = make_task()
+    settings: dict[str, Any] = {"device": "cuda", "precision": "fp32", "evaluate_every": 5}
+    made = fedfa.strategies.BY_NAME[strategy](concurrency=4)
+    if hasattr(made, "buffer"):
+        made = fedfa.strategies.BY_NAME[strategy](concurrency=4, buffer=2)
+    runs = [fedfa.simulate(made, task, stop={"updates": 40}, executor=name, **settings) for name in ("inline", "lanes")]
+    columns = ["seconds", "client", "dispatch", "base_version", "staleness", "version", "outcome", "num_steps"]
+    assert runs[0].updates.select(columns).equals(runs[1].updates.select(columns))
+    losses = [run.updates["train_loss"].to_numpy() for run in runs]
+    np.testing.assert_allclose(*losses, rtol=0.02)
+    on_cpu = fedfa.simulate(made, task, stop={"updates": 40}, executor="inline", evaluate_every=5)
+    assert on_cpu.updates.select(columns).equals(runs[1].updates.select(columns))
+
+
+@GPU
+def test_fp32_repeats_bit_for_bit_and_dropout_follows_the_seed() -> None:
+    task = make_task(dropout=0.3)
+    runs = [
+        fedfa.simulate(
+            "fedfa-param", task, stop={"updates": 30}, seed=seed, device="cuda", precision="fp32", executor="lanes"
+        )
+        for seed in (0, 0, 1)
+    ]
+    assert runs[0].updates.equals(runs[1].updates)
+    assert not runs[0].updates.equals(runs[2].updates)
+    np.testing.assert_array_equal(runs[0].model, runs[1].model)
+
+
+@GPU
+def test_an_interrupted_run_goes_on_the_same(tmp_path: Any) -> None:
+    task, stop = make_task(), {"updates": 60}
+    settings: dict[str, Any] = {"device": "cuda", "precision": "fp32", "executor": "lanes"}
+    whole = fedfa.simulate("fedfa-delta", task, stop=stop, **settings)
+    count = iter(range(10**6))
+    with pytest.raises(KeyboardInterrupt):
+        fedfa.simulate(
+            "fedfa-delta", task, stop=stop, out=tmp_path / "a", interrupted=lambda: next(count) > 0, **settings
+        )
+    again = fedfa.simulate("fedfa-delta", task, stop=stop, out=tmp_path / "a", resume=True, **settings)
+    assert whole.updates.drop("train_loss").equals(again.updates.drop("train_loss"))
+    assert pl.Series(whole.evaluations["accuracy"]).equals(again.evaluations["accuracy"])
+
+
+@GPU
+@pytest.mark.parametrize("precision", ["tf32", "bf16"])
+def test_reduced_precision_learns_the_same(precision: str) -> None:
+    task = make_task()
+    runs = [
+        fedfa.simulate("fedfa-param", task, stop={"updates": 60}, device="cuda", precision=kind, executor="lanes")
+        for kind in ("fp32", precision)
+    ]
+    assert runs[1].best_accuracy >= runs[0].best_accuracy - 0.1
+    assert runs[0].best_accuracy > 0.6
+
+
+class Moody(nn.Linear):
+    """Looks at its data in Python: no graph can hold that."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x) * (1.0 if float(x.sum()) > 0 else 0.5)
+
+
+@GPU
+def test_a_model_that_cannot_be_captured_is_trained_inline(caplog: pytest.LogCaptureFixture) -> None:
+    task = fedfa.Task(model=lambda: Moody(4, 3), clients=[(torch.randn(8, 4), torch.arange(8) % 3)], test=(
+        torch.randn(8, 4), torch.arange(8) % 3))  # fmt: skip
+    assert make_executor("lanes", task, 0, Place("cuda", "fp32")).name == "inline"
+    assert "cannot be captured" in caplog.text
+    assert "\n" not in caplog.messages[-1]
+
+
+def test_a_step_that_comes_out_different_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A graph that went wrong must not train anyone."""
+    task = make_task()
+    from fedfa.executors.lanes import Lane
+
+    plain = Lane._step
+
+    def wrong(self: Lane, size: int, prox_mu: float, loss_of: Any) -> None:
+        plain(self, size, prox_mu, loss_of)
+        if loss_of is not self._lanes.plain_loss:
+            self.flat += 1.0
+
+    monkeypatch.setattr(Lane, "_step", wrong)
+    monkeypatch.setattr(torch, "compile", lambda function, **_: lambda *inputs: function(*inputs))
+    with pytest.raises(CannotCapture, match="differs from a plain one"):
+        Lanes(task, 0, CPU, compile=True)
+
+
+def test_places_are_checked() -> None:
+    task = make_task()
+    assert Place.of("cpu") == CPU
+    with pytest.raises(ConfigError, match="executor = 'lanes': needs a GPU"):
+        make_executor("lanes", task, 0)
+    with pytest.raises(ConfigError, match="precision = 'bf16': the CPU computes in fp32"):
+        Place.of("cpu", "bf16")
+    with pytest.raises(ConfigError, match="device = 'tpu': must be auto, cpu or cuda"):
+        Place.of("tpu")
+    if not torch.cuda.is_available():
+        with pytest.raises(ConfigError, match="no GPU that torch can use"):
+            fedfa.simulate("fedavg", replace_clients(task), device="cuda")
+        assert Place.of("auto") == CPU
+
+
+def replace_clients(task: fedfa.Task) -> fedfa.Task:
+    task.local = replace(task.local, epochs=1)
+    return task
