@@ -73,9 +73,8 @@ WORKLOADS: dict[str, tuple[Callable[[], fedfa.Task], int]] = {
 def rate(task: fedfa.Task, executor: Any, concurrency: int, updates: int) -> dict[str, float]:
     """Examples per second of one simulation."""
     strategy = fedfa.FedFaParam(concurrency=concurrency, window=min(5, concurrency))
-    start = time.perf_counter()
     run = fedfa.simulate(strategy, task, stop=fedfa.Stop(updates=updates), executor=executor, evaluate_every=20)
-    seconds = time.perf_counter() - start
+    seconds = run.manifest["wall_seconds"]
     examples = int(run.accepted["num_examples"].sum()) * task.local.epochs
     return {"examples_per_second": examples / seconds, "seconds": seconds, "loss": float(run.evaluations["loss"][-1])}
 

@@ -19,6 +19,7 @@ from fedfa.executors.base import WorkOrder
 from fedfa.executors.inline import Inline
 from fedfa.executors.lanes import CannotCapture, Lanes
 from fedfa.place import CPU, Place, as_array
+from fedfa.strategies import BY_NAME, FedFaDelta, FedFaParam
 
 GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
 PLACES = [
@@ -109,9 +110,8 @@ def test_events_are_those_of_inline(strategy: str) -> None:
     """Time, order and staleness to the bit; losses to rounding."""
     task = make_task()
     settings: dict[str, Any] = {"device": "cuda", "precision": "fp32", "evaluate_every": 5}
-    made = fedfa.strategies.BY_NAME[strategy](concurrency=4)
-    if hasattr(made, "buffer"):
-        made = fedfa.strategies.BY_NAME[strategy](concurrency=4, buffer=2)
+    more = {"buffer": 2} if strategy in ("fedbuff", "port-urgent") else {}
+    made = BY_NAME[strategy](concurrency=4, **more)
     runs = [fedfa.simulate(made, task, stop={"updates": 40}, executor=name, **settings) for name in ("inline", "lanes")]
     columns = ["seconds", "client", "dispatch", "base_version", "staleness", "version", "outcome", "num_steps"]
     assert runs[0].updates.select(columns).equals(runs[1].updates.select(columns))
@@ -126,7 +126,13 @@ def test_fp32_repeats_bit_for_bit_and_dropout_follows_the_seed() -> None:
     task = make_task(dropout=0.3)
     runs = [
         fedfa.simulate(
-            "fedfa-param", task, stop={"updates": 30}, seed=seed, device="cuda", precision="fp32", executor="lanes"
+            FedFaParam(concurrency=4, window=2),
+            task,
+            stop={"updates": 30},
+            seed=seed,
+            device="cuda",
+            precision="fp32",
+            executor="lanes",
         )
         for seed in (0, 0, 1)
     ]
@@ -139,13 +145,20 @@ def test_fp32_repeats_bit_for_bit_and_dropout_follows_the_seed() -> None:
 def test_an_interrupted_run_goes_on_the_same(tmp_path: Any) -> None:
     task, stop = make_task(), {"updates": 60}
     settings: dict[str, Any] = {"device": "cuda", "precision": "fp32", "executor": "lanes"}
-    whole = fedfa.simulate("fedfa-delta", task, stop=stop, **settings)
+    whole = fedfa.simulate(FedFaDelta(concurrency=4, window=2), task, stop=stop, **settings)
     count = iter(range(10**6))
     with pytest.raises(KeyboardInterrupt):
         fedfa.simulate(
-            "fedfa-delta", task, stop=stop, out=tmp_path / "a", interrupted=lambda: next(count) > 0, **settings
+            FedFaDelta(concurrency=4, window=2),
+            task,
+            stop=stop,
+            out=tmp_path / "a",
+            interrupted=lambda: next(count) > 0,
+            **settings,
         )
-    again = fedfa.simulate("fedfa-delta", task, stop=stop, out=tmp_path / "a", resume=True, **settings)
+    again = fedfa.simulate(
+        FedFaDelta(concurrency=4, window=2), task, stop=stop, out=tmp_path / "a", resume=True, **settings
+    )
     assert whole.updates.drop("train_loss").equals(again.updates.drop("train_loss"))
     assert pl.Series(whole.evaluations["accuracy"]).equals(again.evaluations["accuracy"])
 
@@ -155,7 +168,14 @@ def test_an_interrupted_run_goes_on_the_same(tmp_path: Any) -> None:
 def test_reduced_precision_learns_the_same(precision: str) -> None:
     task = make_task()
     runs = [
-        fedfa.simulate("fedfa-param", task, stop={"updates": 60}, device="cuda", precision=kind, executor="lanes")
+        fedfa.simulate(
+            FedFaParam(concurrency=4, window=2),
+            task,
+            stop={"updates": 60},
+            device="cuda",
+            precision=kind,
+            executor="lanes",
+        )
         for kind in ("fp32", precision)
     ]
     assert runs[1].best_accuracy >= runs[0].best_accuracy - 0.1
@@ -188,7 +208,7 @@ def test_a_step_that_comes_out_different_is_refused(monkeypatch: pytest.MonkeyPa
     def wrong(self: Lane, size: int, prox_mu: float, loss_of: Any) -> None:
         plain(self, size, prox_mu, loss_of)
         if loss_of is not self._lanes.plain_loss:
-            self.flat += 1.0
+            self.trainable += 1.0
 
     monkeypatch.setattr(Lane, "_step", wrong)
     monkeypatch.setattr(torch, "compile", lambda function, **_: lambda *inputs: function(*inputs))

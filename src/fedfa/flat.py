@@ -35,6 +35,7 @@ class Layout:
         parameters = [(name, p) for name, p in module.named_parameters() if p.requires_grad]
         buffers = [(name, b) for name, b in module.named_buffers() if name in persistent and b.is_floating_point()]
         require(len(parameters) > 0, "model: has no trainable parameter")
+        parameters, buffers = (sorted(part, key=_odd_size) for part in (parameters, buffers))
         for name, tensor in parameters + buffers:
             require(
                 tensor.dtype == torch.float32,
@@ -53,6 +54,10 @@ class Layout:
         state = module.state_dict()
         return torch.cat([flattened(state[name].detach()) for name in self.names])
 
+    def parts(self, vector: Tensor) -> tuple[Tensor, Tensor]:
+        """Parameters and buffers of a flat vector."""
+        return vector[: self.num_trainable], vector[self.num_trainable :]
+
     def views(self, params: Tensor, buffers: Tensor) -> dict[str, Tensor]:
         """The module's tensors as views of the two parts of a flat vector."""
         count = self.num_parameter_tensors
@@ -60,6 +65,11 @@ class Layout:
         if count < len(self.sizes):
             parts += buffers.split(self.sizes[count:])
         return {name: shaped(part, shape) for name, part, shape in zip(self.names, parts, self.shapes, strict=True)}
+
+
+def _odd_size(named: tuple[str, Tensor]) -> tuple[bool, int]:
+    """Orders tensors so that the addresses of (almost) all are multiples of 16 bytes, which GPU libraries rely on."""
+    return named[1].numel() % 4 != 0, -named[1].dim()
 
 
 def flattened(tensor: Tensor) -> Tensor:
@@ -85,10 +95,11 @@ class Bound:
     def __init__(self, module: nn.Module) -> None:
         self.module = module
         self.layout = layout = Layout.of(module)
-        self.flat = layout.pack(module)
-        self.trainable = self.flat[: layout.num_trainable]
+        vector = layout.pack(module)
+        # two tensors, not one: GPU libraries want each part at an even address
+        self.trainable, self._buffers = (part.clone() for part in layout.parts(vector))
         self.gradient = torch.zeros_like(self.trainable)
-        views = layout.views(self.trainable, self.flat[layout.num_trainable :])
+        views = layout.views(self.trainable, self._buffers)
         parameters = dict(module.named_parameters())
         names = layout.names[: layout.num_parameter_tensors]
         for name, part in zip(names, self.gradient.split(layout.sizes[: len(names)]), strict=True):
@@ -103,20 +114,21 @@ class Bound:
                 self._travelling.append((home, leaf, views[name]))
             else:
                 self._resting.append((home, leaf, buffer.clone()))
-        self.load(self.flat.clone())
+        self.load(vector)
 
     def load(self, vector: Tensor) -> None:
-        self.flat.copy_(vector)
+        for own, part in zip((self.trainable, self._buffers), self.layout.parts(vector), strict=True):
+            own.copy_(part)
         for home, leaf, view in self._travelling:
             home[leaf] = view
         for home, leaf, value in self._resting:
             home[leaf] = value.clone()
 
     def collect(self) -> Tensor:
-        """The flat vector, with buffers that were replaced."""
+        """A new flat vector of the present values, with buffers that were replaced."""
         for home, leaf, view in self._travelling:
             current = home[leaf]
             if current is not None and current is not view:
                 view.copy_(current.detach())
                 home[leaf] = view
-        return self.flat
+        return torch.cat((self.trainable, self._buffers))

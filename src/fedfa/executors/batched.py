@@ -148,7 +148,7 @@ class Batched(Inline):
         task, layout = self._task, self._layout
         if any(isinstance(m, torch.nn.modules.dropout._DropoutNd) and m.p > 0 for m in self._module.modules()):
             raise CannotBatch("it draws random numbers: dropout")
-        initial = self._bound.flat.clone()
+        initial = self._bound.collect()
         memory = task.local.new_memory(initial[: layout.num_trainable])
         usual = next(c for c, n in enumerate(task.sizes) if task.local.batch_sizes(n)[0] == self._usual_size)
         batch = task.batches(self._seed, usual, 0, 1)[0].repeat(2, 1)

@@ -65,7 +65,7 @@ class Inline:
                     local.step(bound.trainable, bound.gradient, memory, base, order.prox_mu)
                 losses[number] = loss.detach()
         return Trained(
-            params=bound.collect().numpy().copy() if place.device == "cpu" else bound.collect().clone(),
+            params=bound.collect().numpy() if place.device == "cpu" else bound.collect(),
             num_examples=task.sizes[order.client],
             num_steps=local.effective_steps(len(batches), order.prox_mu),
             loss=float(losses.mean()),

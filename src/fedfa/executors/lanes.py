@@ -2,15 +2,19 @@
 
 A lane is a stream, a flat model, a table of batches, and a captured graph of one local step for every batch size:
 take the next row of the table, look its examples up, forward, backward, optimizer step, move on to the next row. A
-client's whole work is that graph launched once per batch; nothing of it waits for the host, and lanes overlap, so that
-small batches fill the GPU together. An arrival waits for its own lane alone.
+client's whole work is that graph launched once per batch; lanes overlap, so that small batches fill the GPU together,
+and an arrival waits for its own lane alone. A GPU takes only so many launches ahead (of ResNet-18's step about fifty)
+and then blocks the host: so all lanes are fed in turn, a few steps each, while the host waits for an arrival.
 
 Models, data and windows stay on the GPU throughout. What a client computes does not depend on its lane or its
 neighbours.
 """
 
-from collections import Counter
+import time
+from collections import Counter, deque
 from collections.abc import Callable
+from contextlib import nullcontext
+from functools import partial
 from typing import Any
 
 import torch
@@ -24,8 +28,10 @@ from fedfa.place import Place
 from fedfa.task import Task
 from fedfa.weather import BATCHES, keyed
 
-CAPTURE_AFTER = 4
-"""A lane meets a batch size so often before it captures a graph for it; until then the step runs as it is."""
+CHUNK = 4
+"""Steps that a lane is fed at a time; two chunks are on their way, so that it never runs dry."""
+NAP_SECONDS = 5e-5
+"""The host's rest when every lane has enough."""
 WARM_UP = 3
 """Steps before a capture: libraries choose their algorithms and workspaces in them."""
 LARGEST_ERROR = 0.05
@@ -65,13 +71,18 @@ class Lanes:
     # What the engine asks ----------------------------------------------------------------------------------------
 
     def submit(self, order: WorkOrder) -> None:
-        lane = self._free.pop() if self._free else Lane(self)
+        lane = self._free.pop(0) if self._free else Lane(self)
         self._busy[order.dispatch] = lane
         key = keyed(self._seed, BATCHES, order.client, order.nth, 1) >> 1
         lane.start(order, self._task.batches(self._seed, order.client, order.nth, order.epochs), key)
+        lane.feed()
 
     def result(self, dispatch: int) -> Trained:
-        lane = self._busy.pop(dispatch)
+        lane = self._busy[dispatch]
+        while not lane.ready():
+            if not sum(each.feed() for each in self._busy.values()):
+                time.sleep(NAP_SECONDS)
+        del self._busy[dispatch]
         params, loss, steps = lane.collect()
         self._free.append(lane)
         order = lane.order
@@ -85,7 +96,8 @@ class Lanes:
     def discard(self, dispatch: int) -> None:
         lane = self._busy.pop(dispatch, None)
         if lane is not None:
-            self._free.append(lane)  # it ends what it has begun; whatever comes next waits for that
+            lane.stop()
+            self._free.append(lane)
 
     def finished(self) -> dict[int, Trained]:
         return {}  # a continued run trains again what was in flight, from the same models
@@ -110,16 +122,17 @@ class Lanes:
             lane = Lane(self)
             batch = next(b for b in self._task.batches(self._seed, 0, 0, 1))
             order = WorkOrder(0, 0, 0, 0, self.initial, 1, 0.0)
-            lane.start(order, [batch], 0, capture=False)
-            plain = lane.collect()[0]
-            lane.capture(len(batch), 0.0)
-            lane.start(order, [batch], 0)
-            captured = lane.collect()[0]
+            ends = []
+            for captured in (False, True):
+                lane.start(order, [batch], 0, captured)
+                lane.feed()
+                ends.append(lane.collect()[0])
+            plain, graphed = ends
         except Exception as error:  # capturing runs code of the user's own: whatever it raises means "not this model"
             if self.place.device != "cpu":
                 torch.cuda.synchronize()
             raise CannotCapture(in_a_line(error)) from error
-        apart, moved = float((captured - plain).norm()), float((plain - self.initial).norm())
+        apart, moved = float((graphed - plain).norm()), float((plain - self.initial).norm())
         if not apart <= LARGEST_ERROR * moved + 1e-6:
             raise CannotCapture(f"a captured step differs from a plain one by {apart / max(moved, 1e-12):.1%}")
         self._free.append(lane)
@@ -131,67 +144,82 @@ class Lane:
     def __init__(self, lanes: Lanes) -> None:
         self._lanes = lanes
         device, layout = lanes.place.device, lanes.layout
-        self.flat = lanes.initial.clone()
-        self._trainable = self.flat[: layout.num_trainable]
-        views = layout.views(self._trainable, self.flat[layout.num_trainable :])
+        self._parts = self.trainable, self.buffers = tuple(part.clone() for part in layout.parts(lanes.initial))
+        views = layout.views(self.trainable, self.buffers)
         self._resting = {name: value.clone() for name, value in lanes.resting.items()}
         names = list(layout.names[: layout.num_parameter_tensors])
         self._leaves = [views[name].detach().requires_grad_() for name in names]
         others = {name: views[name] for name in layout.names if name not in names} | self._resting
         self._names, self._tensors = names + list(others), self._leaves + list(others.values())
-        self._memory = lanes.local.new_memory(self._trainable)
-        self._base = torch.empty_like(self._trainable)
+        self._memory = lanes.local.new_memory(self.trainable)
+        self._base = torch.empty_like(self.trainable)
         self._table = torch.zeros(lanes.rows, lanes.local.batch_size, dtype=torch.int64, device=device)
         self._row = torch.zeros(1, dtype=torch.int64, device=device)
         self._loss = torch.zeros((), device=device)
         self._graphs: dict[tuple[int, float], Step] = {}
-        self._uses: Counter[tuple[int, float]] = Counter()
         self._steps = 0
-        self._kept: Any = None
+        self._todo: deque[Step] = deque()
+        self._marks: deque[torch.cuda.Event] = deque()
         self.order: WorkOrder
         self._cuda = device != "cpu"
         if self._cuda:
-            self._stream, self._done = torch.cuda.Stream(), torch.cuda.Event()
+            self._stream = torch.cuda.Stream()
             self._pool = torch.cuda.graph_pool_handle()
             self._generator = torch.Generator(device)
 
-    def start(self, order: WorkOrder, batches: list[Tensor], key: int, capture: bool = True) -> None:
-        """Put a client's whole work on the lane."""
+    def start(self, order: WorkOrder, batches: list[Tensor], key: int, captured: bool = True) -> None:
+        """Take a client's work on; ``feed`` then sets it going."""
         self.order, self._steps = order, len(batches)
-        lengths = [len(batch) for batch in batches]
+        sizes = [len(batch) for batch in batches]
+        if captured:
+            for size in set(sizes):
+                if (size, order.prox_mu) not in self._graphs:
+                    self.capture(size, order.prox_mu)
+            self._todo.extend(self._graphs[size, order.prox_mu] for size in sizes)
+        else:
+            self._todo.extend(partial(self._step, size, order.prox_mu, self._lanes.plain_loss) for size in sizes)
         table = torch.zeros(len(batches), self._table.shape[1], dtype=torch.int64)
         for row, batch in zip(table, batches, strict=True):
             row[: len(batch)] = batch
-        sizes = set(lengths)
-        if capture:
-            for size in sizes:
-                self._uses[size, order.prox_mu] += lengths.count(size)
-                often = size == self._lanes.usual or self._uses[size, order.prox_mu] >= CAPTURE_AFTER
-                if often and (size, order.prox_mu) not in self._graphs:
-                    self.capture(size, order.prox_mu)
         with self._on_stream():
             self._load(torch.as_tensor(order.base), key)
-            self._table[: len(table)].copy_(self._pinned(table), non_blocking=True)
-            for size in lengths:
-                graph = self._graphs.get((size, order.prox_mu)) if capture else None
-                if graph is None:
-                    self._step(size, order.prox_mu, self._lanes.plain_loss)
-                else:
-                    graph()
-        if self._cuda:
-            self._done.record(self._stream)
+            self._table[: len(table)].copy_(table.pin_memory() if self._cuda else table, non_blocking=True)
+
+    def feed(self) -> bool:
+        """Launch the next few steps, unless enough are on their way; whether any were."""
+        while self._marks and self._marks[0].query():
+            self._marks.popleft()
+        if not self._todo or len(self._marks) >= 2:
+            return False
+        with self._on_stream(wait=False):
+            for _ in range(min(CHUNK, len(self._todo))):
+                self._todo.popleft()()
+            if self._cuda:
+                self._marks.append(torch.cuda.Event())
+                self._marks[-1].record()
+        return True
+
+    def ready(self) -> bool:
+        """Whether all steps are done."""
+        return not self._todo and all(mark.query() for mark in self._marks)
+
+    def stop(self) -> None:
+        """What has not been launched yet never will be."""
+        self._todo.clear()
 
     def collect(self) -> tuple[Tensor, float, int]:
-        """The trained model, its mean loss and the number of steps; waits for this lane alone."""
+        """The trained model, its mean loss and the number of steps; all of it must have been fed."""
         if self._cuda:
-            torch.cuda.current_stream().wait_event(self._done)
-        return self.flat.clone(), float(self._loss) / self._steps, self._steps
+            torch.cuda.current_stream().wait_stream(self._stream)
+        return torch.cat(self._parts), float(self._loss) / self._steps, self._steps
 
     def capture(self, size: int, prox_mu: float) -> None:
         """A graph of one step for batches of this size."""
 
+        loss_of = self._lanes.fast_loss if size == self._lanes.usual else self._lanes.plain_loss
+
         def step() -> None:
-            self._step(size, prox_mu, self._lanes.fast_loss)
+            self._step(size, prox_mu, loss_of)
 
         if not self._cuda:
             self._graphs[size, prox_mu] = step
@@ -221,14 +249,15 @@ class Lane:
         with torch.no_grad():
             parts = [torch.zeros_like(leaf) if g is None else g for g, leaf in zip(found, self._leaves, strict=True)]
             gradient = torch.cat([flattened(part) for part in parts])
-            lanes.local.step(self._trainable, gradient, self._memory, self._base, prox_mu)
+            lanes.local.step(self.trainable, gradient, self._memory, self._base, prox_mu)
             self._loss += loss.detach()
             self._row += 1
 
     def _load(self, base: Tensor, key: int) -> None:
         """Everything as at the start of a client's work."""
-        self.flat.copy_(base)
-        self._base.copy_(base[: len(self._base)])
+        for own, part in zip(self._parts, self._lanes.layout.parts(base), strict=True):
+            own.copy_(part)
+        self._base.copy_(self.trainable)
         for name, value in self._resting.items():
             value.copy_(self._lanes.resting[name])
         for tensor in (*self._memory, self._row, self._loss):
@@ -236,13 +265,10 @@ class Lane:
         if self._cuda:
             self._generator.manual_seed(key)
 
-    def _on_stream(self) -> Any:
+    def _on_stream(self, wait: bool = True) -> Any:
+        """Work goes to this lane; with ``wait``, after what was asked for before on the front stream."""
         if not self._cuda:
-            return torch.enable_grad()
-        self._stream.wait_stream(torch.cuda.current_stream())
+            return nullcontext()
+        if wait:
+            self._stream.wait_stream(torch.cuda.current_stream())
         return torch.cuda.stream(self._stream)
-
-    def _pinned(self, table: Tensor) -> Tensor:
-        """Memory that the GPU reads by itself, kept until the next client."""
-        self._kept = table.pin_memory() if self._cuda else table
-        return self._kept
