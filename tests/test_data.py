@@ -107,6 +107,31 @@ def test_damaged_cifar10_is_named_with_the_remedy(tmp_path: Path, monkeypatch: p
 
 
 @pytest.mark.usefixtures("tiny")
+def test_damaged_python_batches_are_told_by_their_hash(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_python(tmp_path)
+    monkeypatch.setattr(cifar10, "MD5", {"data_batch_2": "0" * 32})
+    with pytest.raises(fedfa.ConfigError, match="data_batch_2: has the wrong hash"):
+        load("cifar10", str(tmp_path), generator())
+
+
+@pytest.mark.parametrize(
+    ("users", "message"),
+    [
+        ({}, "names no writer"),
+        ({"a": {"x": [], "y": []}}, "holds no training examples"),
+        ({"a": {"x": [[0.5] * 784], "y": [-3]}}, "label -3 is below 0"),
+    ],
+)
+def test_damaged_femnist_is_one_line(users: dict[str, Any], message: str, tmp_path: Path) -> None:
+    for part in ("train", "test"):
+        (tmp_path / "femnist" / part).mkdir(parents=True)
+        table = {"users": list(users), "user_data": users, "num_samples": [len(u["y"]) for u in users.values()]}
+        (tmp_path / "femnist" / part / "all.json").write_text(json.dumps(table))
+    with pytest.raises(fedfa.ConfigError, match=message):
+        load("femnist", str(tmp_path), generator())
+
+
+@pytest.mark.usefixtures("tiny")
 def test_a_pickle_that_would_run_something_is_refused(tmp_path: Path) -> None:
     folder = write_python(tmp_path)
 

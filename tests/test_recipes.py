@@ -146,7 +146,7 @@ def test_everything_on_the_embedded_data(tmp_path: Path) -> None:
             assert cell["best_mean"] == runs["fedavg-seed0"].best_accuracy
     assert done["figure1"]["rows"][0]["waiting"] > 0.3
     assert done["figure1"]["rows"][2]["waiting"] == 0.0
-    changed = call(*[word.replace("=16", "=30") for word in words], cwd=tmp_path, ok=1)
+    changed = call(*[word.replace("=16", "=30") for word in words], cwd=tmp_path, ok=2)
     assert re.search(r"holds a run with stop.seconds = 16.0, now 30.0; choose another --out\n$", changed.stderr)
 
 
@@ -201,6 +201,7 @@ def test_without_data_the_embedded_one_serves(tmp_path: Path, monkeypatch: pytes
         (["table1", "--task", "cifar10", "--data", "nowhere"], "nowhere: no such folder; give one that holds cifar10"),
         (["table1", "--set", "local.lr=-1"], "digits-noniid: local.lr = -1.0: must be above 0"),
         (["table1", "--seeds", "a"], "--seeds a: must be whole numbers"),
+        (["table1", "--seeds", "-1"], "--seeds -1: must be whole numbers, 0 or more"),
     ],
 )
 def test_mistakes_are_told_before_anything_runs(
@@ -217,6 +218,33 @@ def test_mistakes_are_told_before_anything_runs(
     assert len(said.err.strip().splitlines()) == 1
     assert not said.out
     assert not list(tmp_path.iterdir())
+
+
+def test_a_run_on_other_data_is_not_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Same settings, but the labels are others: yesterday's runs say nothing about them."""
+    order = choose("figure1", scale="smoke", tasks=None, seeds=[0], folder=tmp_path, overrides=SHORT)
+    page, (section,) = make(order, jobs=1)
+    assert page.is_file()
+    assert [row["label"] for row in section.values["rows"]] == ["FedAvg", "FedBuff (model mean)", "FedFa-Param"]
+    make(order)
+    from fedfa.task import Task
+
+    monkeypatch.setattr(Task, "digest", lambda self, seed: "other")
+    with pytest.raises(ConfigError, match="holds a run on other data or weights; choose another --out"):
+        make(order)
+
+
+def test_what_a_recipe_varies_cannot_be_set(tmp_path: Path) -> None:
+    def contests(name: str, *overrides: str) -> list[Contest]:
+        return list(BY_NAME[name].contests(lab(tmp_path, overrides=overrides)))
+
+    for name, text in (("table4", "strategy.concurrency=5"), ("table1", "data.alpha=1.0"), ("table5", "seed=3")):
+        with pytest.raises(ConfigError, match=f"--set {text}: (this recipe sets it itself|use --seeds)"):
+            contests(name, text)
+    (same_work,) = contests("figure1", "stop.seconds=40")
+    assert (same_work.experiment.stop.updates, same_work.experiment.stop.seconds) == (200, None)
+    (unequal,) = contests("table5", "local.epochs=1")
+    assert (unequal.experiment.local.least_epochs, unequal.experiment.local.epochs) == (1, 2)
 
 
 def test_the_list_names_everything(tmp_path: Path) -> None:

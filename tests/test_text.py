@@ -151,7 +151,7 @@ def test_sent140_in_its_public_form_is_split_by_user(tmp_path: Path, monkeypatch
 def write_sent140(root: Path, days: list[int]) -> None:
     (root / "sent140").mkdir()
     rows = [f"{4 * (n % 2)},{n},Mon Apr 0{day} 22:19:45 PDT 2009,ann,a tweet" for n, day in enumerate(days)]
-    (root / "sent140" / "some.csv").write_text("\n".join(["target,id,date,user,text", *rows]))
+    (root / "sent140" / "some.csv").write_text("\n".join(["target,id,date,user,text", *rows]) + "\n")
 
 
 def test_sent140_in_the_compact_form_is_split_by_hour(tmp_path: Path) -> None:
@@ -162,6 +162,8 @@ def test_sent140_in_the_compact_form_is_split_by_hour(tmp_path: Path) -> None:
     file = folder / "some.csv"
     rows = [f"{4 * (n % 2)},{n},Mon Apr 06 {22 + n // 20}:19:45 PDT 2009,ann,caf\xe9 {n}" for n in range(40)]
     file.write_text("\n".join(["target,id,date,user,text", *rows]), "utf-8")
+    assert "some.csv: does not end with the end of a line: cut short?" in error(load_texts, "sent140", str(tmp_path))
+    file.write_text(file.read_text("utf-8") + "\n", "utf-8")
     data = load_texts("sent140", str(tmp_path))
     assert set(data.owners or ()) == {"Mon Apr 06 22 2009", "Mon Apr 06 23 2009"}
     assert data.test_texts == [f"caf\xe9 {n}" for n in (9, 19, 29, 39)]

@@ -283,7 +283,7 @@ def test_gradients_are_those_that_clients_take() -> None:
         model=lambda: nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Linear(4, 2)),
         clients=rows, test=rows[0], local=fedfa.LocalTraining(epochs=1, lr=0.5, weight_decay=0.1),
     )  # fmt: skip
-    model, trainable = task.initial(0)
+    model, trainable, _ = task.initial(0)
     before = model.copy()
     slopes = Slopes(task, 0, [0, 1])
     _, gradient = slopes.whole(model, 1)
@@ -328,7 +328,7 @@ def test_runs_that_cannot_be_measured(tmp_path: Path, monkeypatch: pytest.Monkey
         estimate(find_run(tmp_path / "s0"))
     (tmp_path / "open").mkdir()
     (tmp_path / "open" / "checkpoint.npz").touch()
-    with pytest.raises(fedfa.RecordError, match="holds an unfinished run; continue it with --resume"):
+    with pytest.raises(fedfa.RecordError, match="holds an unfinished run; continue it with"):
         find_run(tmp_path / "open")
     bowl_run(tmp_path / "run", updates=60, name="fedfa-param")
     some = estimate(find_run(tmp_path / "run"), models=3, updates=55)

@@ -165,8 +165,13 @@ def paper(
     task: Annotated[
         str | None, typer.Option(help="Workloads, comma-separated; by default the paper's at hand.")
     ] = None,
-    scale: Annotated[str, typer.Option(help="smoke: minutes on a laptop; full: the paper's own size.")] = "smoke",
-    seeds: Annotated[str, typer.Option(help="Comma-separated seeds, for example 0,1,2.")] = "0",
+    scale: Annotated[
+        str,
+        typer.Option(help="smoke (the default): minutes on a laptop; full: the paper's own size.", show_default=False),
+    ] = "smoke",
+    seeds: Annotated[
+        str, typer.Option(help="Comma-separated seeds, for example 0,1,2; by default 0.", show_default=False)
+    ] = "0",
     out: Annotated[Path | None, typer.Option(help="Folder for the results; by default runs/paper-SCALE.")] = None,
     jobs: Annotated[int | None, typer.Option(help="Runs at a time; by default one per core.")] = None,
     data: Data = None,
@@ -174,6 +179,8 @@ def paper(
     as_json: AsJson = False,
 ) -> None:
     """Make a table or figure of the FedFa paper, our numbers beside the paper's; without NAME, list them.
+
+    NAME is one of table1 ... table5, figure1 ... figure6, weather, or all.
 
     Runs that are in the results folder already are kept, so an interrupted command is continued by repeating it.
     """
@@ -195,6 +202,12 @@ def paper(
         folder=out or Path("runs") / f"paper-{scale}",
         overrides=_overrides(set_, data),
     )
+    try:
+        order.folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(
+            f"--out {order.folder}: cannot be written ({error.strerror}); choose another folder"
+        ) from error
     for line in order.remarks:
         _say(line)
     try:
@@ -311,10 +324,10 @@ def _specs(text: str) -> list[str]:
 
 
 def _seeds(text: str) -> list[int]:
-    try:
-        return [int(part) for part in text.split(",")]
-    except ValueError:
-        raise ConfigError(f"--seeds {text}: must be whole numbers with commas, for example 0,1,2") from None
+    parts = [part.strip() for part in text.split(",")]
+    if not all(part.isdecimal() for part in parts):
+        raise ConfigError(f"--seeds {text}: must be whole numbers, 0 or more, with commas, for example 0,1,2")
+    return [int(part) for part in parts]
 
 
 def _free_folder(wanted: Path, resume: bool) -> Path:

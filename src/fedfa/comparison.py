@@ -1,23 +1,29 @@
 """Several strategies under the same weather and the same data split, for several seeds."""
 
+import logging
 import multiprocessing
 import os
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedfa.core import Strategy
-from fedfa.errors import ConfigError, require
+from fedfa.errors import ConfigError, EngineError, require
 from fedfa.experiment import Experiment, check_size, make_strategy, strategy_class
 from fedfa.record import Run
 from fedfa.settings import parse_override
 
 if TYPE_CHECKING:
     from fedfa.task import Task
+
+
+logger = logging.getLogger("fedfa")
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,21 +89,34 @@ def run_points(
     pool = ProcessPoolExecutor(jobs, mp_context=context, initializer=_watch)
     alike: dict[str, list[Point]] = {}
     for point in todo:
-        alike.setdefault(_ingredients(point.experiment), []).append(point)
+        alike.setdefault(ingredients(point.experiment), []).append(point)
     waiting = [pool.submit(_run_point, p, command, resume) for group in alike.values() for p in group]
     try:
         for done in as_completed(waiting):
             yield done.result()
+    except KeyboardInterrupt:
+        logger.warning("Saving the runs in hand; Ctrl-C again ends at once.")
+        raise
+    except BrokenProcessPool as error:
+        raise EngineError("a run's process was killed; what was saved is kept: continue by repeating it") from error
     finally:
         for one in waiting:
             one.cancel()
-        for process in list((pool._processes or {}).values()):
+        processes = list((pool._processes or {}).values())
+        for process in processes:
             if process.is_alive() and any(one.running() for one in waiting):
                 os.kill(process.pid or 0, signal.SIGINT)
-        pool.shutdown(wait=True, cancel_futures=True)
+        try:
+            pool.shutdown(wait=True, cancel_futures=True)
+        except KeyboardInterrupt:
+            for process in processes:
+                process.kill()
+            raise
 
 
-_stop_asked = False
+AGAIN_SECONDS = 2.0
+"""A terminal and the parent both pass one Ctrl-C on; what comes later than this is another one."""
+_stop_asked = 0.0
 _last_task: "dict[str, Task]" = {}
 
 
@@ -106,7 +125,9 @@ def _watch() -> None:
 
     def ask(*_: Any) -> None:
         global _stop_asked
-        _stop_asked = True
+        if _stop_asked and time.monotonic() - _stop_asked > AGAIN_SECONDS:
+            os._exit(130)
+        _stop_asked = _stop_asked or time.monotonic()
 
     def follow_parent() -> None:
         parent = multiprocessing.parent_process()
@@ -121,18 +142,18 @@ def _watch() -> None:
 def _run_point(point: Point, command: str, resume: bool) -> Run:
     if _stop_asked:
         raise KeyboardInterrupt
-    experiment, key = point.experiment, _ingredients(point.experiment)
+    experiment, key = point.experiment, ingredients(point.experiment)
     if key not in _last_task:
         _last_task.clear()
         _last_task[key] = experiment.make_task()
     run = experiment.run(
         point.folder, resume=resume, label=point.label, command=command, task=_last_task[key],
-        interrupted=lambda: _stop_asked,
+        interrupted=lambda: _stop_asked > 0,
     )  # fmt: skip
     return replace(run, model=None)
 
 
-def _ingredients(experiment: Experiment) -> str:
+def ingredients(experiment: Experiment) -> str:
     """What a task is made of; a task of the user's own is made for every run."""
     parts = (experiment.data, experiment.model, experiment.local, experiment.seed)
     return repr(parts if not experiment.task else (experiment.task, experiment.strategy, experiment.seed))

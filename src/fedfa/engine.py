@@ -326,6 +326,11 @@ class Simulation:
         return ""
 
     @cached_property
+    def digest(self) -> str:
+        """Of the data and the initial model."""
+        return self.task.digest(self.seed)
+
+    @cached_property
     def fingerprint(self) -> str:
         return checkpoint.fingerprint(self)
 
@@ -363,7 +368,7 @@ class Simulation:
             "concurrency": strategy.concurrency,
             "seed": self.seed,
             "stop": asdict(self.stop),
-            "fingerprint": self.fingerprint if self.folder is not None else "",  # only a folder is ever resumed
+            **({"fingerprint": self.fingerprint, "digest": self.digest} if self.folder is not None else {}),
             "ended": ended,
             "seconds": self.now,
             "version": strategy.version,

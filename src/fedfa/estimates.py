@@ -98,6 +98,8 @@ class Estimate:
     """M_c"""
     window: int
     """K"""
+    sliding: bool
+    """K is a sliding window, not a buffer."""
     weight: float
     """What one difference counts in the model, all told; in a mean of models likewise, its bases left aside."""
     model_mean: bool
@@ -204,6 +206,7 @@ def estimate(
         setting=setting,
         concurrency=strategy.concurrency,
         window=window,
+        sliding=not isinstance(strategy, FedBuff),
         weight=weight,
         model_mean=isinstance(strategy, FedFaParam)
         or (isinstance(strategy, FedBuff) and strategy.origin == "current" and server_lr <= 1),

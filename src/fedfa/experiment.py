@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from fedfa.core import Strategy
-from fedfa.errors import ConfigError, in_a_line, require
+from fedfa.errors import ConfigError, FedfaError, in_a_line, require
 from fedfa.settings import build, override, parse_override, suggest, to_toml
 from fedfa.strategies import BY_NAME
 from fedfa.weather import SPLIT, Weather, keyed, weather_from
@@ -172,15 +172,22 @@ class Experiment:
 
         if out is not None:
             require(not out.exists() or out.is_dir(), f"{out}: is a file; give a folder")
-            if not any((out / name).exists() for name in ("checkpoint.npz", "manifest.json")):
-                write_config()
-        run = simulate(
-            strategy, task, self.weather, self.stop, self.seed,
-            evaluate_every=self.engine.evaluate_every, executor=self.engine.executor, threads=self.engine.threads,
-            device=self.engine.device, precision=self.engine.precision, compile=self.engine.compile,
-            checkpoint_seconds=self.engine.checkpoint_seconds, out=out, resume=resume, label=label, command=command,
-            target=self.compare.target, interrupted=interrupted, progress=progress,
-        )  # fmt: skip
+        fresh = out is not None and not any((out / name).exists() for name in ("checkpoint.npz", "manifest.json"))
+        if fresh:
+            write_config()
+        try:
+            run = simulate(
+                strategy, task, self.weather, self.stop, self.seed,
+                evaluate_every=self.engine.evaluate_every, executor=self.engine.executor, threads=self.engine.threads,
+                device=self.engine.device, precision=self.engine.precision, compile=self.engine.compile,
+                checkpoint_seconds=self.engine.checkpoint_seconds, out=out, resume=resume, label=label,
+                command=command, target=self.compare.target, interrupted=interrupted, progress=progress,
+            )  # fmt: skip
+        except FedfaError:
+            if fresh and out is not None and {path.name for path in out.iterdir()} == {"config.toml"}:
+                (out / "config.toml").unlink()  # a run that never began leaves nothing behind
+                out.rmdir()
+            raise
         write_config()  # once more: a continued run may have been given another stop
         return replace(run, config=self.as_table())
 

@@ -43,6 +43,11 @@ class LocalTraining:
             f"momentum = {self.momentum}: adamw has its own; leave momentum out or use optimizer = 'sgd'",
         )
 
+    @property
+    def plain(self) -> bool:
+        """A step is nothing but the gradient times the learning rate."""
+        return self.optimizer == "sgd" and self.momentum == 0 and self.weight_decay == 0
+
     def epochs_of(self, seed: int, client: int) -> int:
         """How many epochs this client trains for: drawn once, evenly; how long it takes is the weather's alone."""
         if not self.least_epochs:

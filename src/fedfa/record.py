@@ -249,7 +249,11 @@ def read_run(folder: Path) -> Run:
     import tomllib
 
     if not (folder / "manifest.json").is_file():
-        state = "an unfinished run; continue it with --resume" if (folder / "checkpoint.npz").is_file() else "no run"
+        state = (
+            "an unfinished run; continue it with the command that began it, and --resume"
+            if (folder / "checkpoint.npz").is_file()
+            else "no run"
+        )
         raise RecordError(f"{folder}: holds {state}")
     try:
         config_file = folder / "config.toml"

@@ -71,10 +71,10 @@ def load_texts(name: str, folder: str) -> "TextSet":
 
 def data_folder(name: str, folder: str) -> Path:
     """Where the user keeps data sets, checked."""
-    where = folder or os.environ.get("FEDFA_DATA", "")
-    require(bool(where), f"dataset = {name!r}: say where it is: data.folder, --data DIR or FEDFA_DATA")
+    where, remedy = folder or os.environ.get("FEDFA_DATA", ""), import_module(f"fedfa.data.{name}").REMEDY
+    require(bool(where), f"dataset = {name!r}: say where it is: data.folder, --data DIR or FEDFA_DATA; {remedy}")
     root = Path(where).expanduser()
-    require(root.is_dir(), f"data folder {where}: no such folder; give one that holds {name}")
+    require(root.is_dir(), f"data folder {where}: no such folder; give one that holds {name}; {remedy}")
     return root
 
 

@@ -26,6 +26,12 @@ MD5 = {
     "data_batch_4.bin": "ae636b3ba5c66a11e91e8cb52e771fcb",
     "data_batch_5.bin": "53f37980c15c3d472c316c40844f3f0d",
     "test_batch.bin": "803d5f7f4d78ea53de84dbe85f74fb6d",
+    "data_batch_1": "c99cafc152244af753f735de768cd75f",
+    "data_batch_2": "d4bba439e000b95fd0a9bffe97cbabec",
+    "data_batch_3": "54ebc095f3ab1f0389bbae665268c751",
+    "data_batch_4": "634d18415352ddfa80567beed471001a",
+    "data_batch_5": "482c414d41f54cd18b22e5b47cb7c3cb",
+    "test_batch": "40351d587109b95175f43aff81a1287e",
 }
 REMEDY = "get cifar-10-binary.tar.gz from https://www.cs.toronto.edu/~kriz/cifar.html and unpack it there"
 
@@ -59,15 +65,18 @@ def _bytes(path: Path) -> bytes:
     return path.read_bytes()
 
 
+def _check_hash(path: Path, content: bytes) -> None:
+    digest = hashlib.md5(content, usedforsecurity=False).hexdigest()
+    require(MD5.get(path.name, digest) == digest, f"{path}: has the wrong hash {digest}: damaged? {REMEDY}")
+
+
 def _binary(folder: Path, name: str) -> tuple[np.ndarray, np.ndarray]:
     """One label byte and 3,072 bytes of red, green and blue planes per record."""
     path = folder / f"{name}.bin"
     content = _bytes(path)
     expected = RECORDS * (1 + PIXELS)
     require(len(content) == expected, f"{path}: has {len(content):,} bytes, not {expected:,}: cut short? {REMEDY}")
-    if path.name in MD5:
-        digest = hashlib.md5(content, usedforsecurity=False).hexdigest()
-        require(digest == MD5[path.name], f"{path}: has the wrong hash {digest}: damaged? {REMEDY}")
+    _check_hash(path, content)
     records = np.frombuffer(content, np.uint8).reshape(RECORDS, 1 + PIXELS)
     return records[:, 1:].reshape(-1, 3, 32, 32).copy(), records[:, 0].copy()
 
@@ -93,8 +102,10 @@ def _python(folder: Path, name: str) -> tuple[np.ndarray, np.ndarray]:
     import io
 
     path = folder / name
+    content = _bytes(path)
+    _check_hash(path, content)
     try:
-        table = _OnlyArrays(io.BytesIO(_bytes(path)), encoding="bytes").load()
+        table = _OnlyArrays(io.BytesIO(content), encoding="bytes").load()
         images = np.asarray(table[b"data"], np.uint8).reshape(-1, 3, 32, 32)
         labels = np.asarray(table[b"labels"], np.uint8)
     except (pickle.UnpicklingError, EOFError, KeyError, ValueError, TypeError, AttributeError, IndexError) as error:

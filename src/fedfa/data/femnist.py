@@ -34,6 +34,9 @@ def load(root: Path) -> DataSet:
         train, test = _leaf(data / "train"), _leaf(data / "test")
     else:
         raise ConfigError(f"{folder}: holds neither train/ and test/ with LEAF's JSON nor an .npz; {REMEDY}")
+    for rows, part in ((train, "training"), (test, "test")):
+        require(len(rows[1]) > 0, f"{folder}: holds no {part} examples; {REMEDY}")
+        require(int(rows[1].min()) >= 0, f"{folder}: label {rows[1].min()} is below 0: damaged? {REMEDY}")
     classes = int(max(train[1].max(), test[1].max())) + 1
     return DataSet(*_tensors(train), *_tensors(test), classes=classes, owners=train[2])
 
@@ -80,4 +83,5 @@ def _leaf(folder: Path) -> Rows:
             if isinstance(error, ConfigError):
                 raise
             raise ConfigError(f"{path}: is not LEAF's JSON, or cut short ({error}); {REMEDY}") from error
+    require(len(images) > 0, f"{folder}: names no writer; {REMEDY}")
     return np.concatenate(images), np.concatenate(labels), owners

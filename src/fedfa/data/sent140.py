@@ -23,6 +23,11 @@ def find(root: Path) -> Path:
     return root if (root / PUBLIC).is_file() else subfolder(root, ("sentiment140", "sent140"), REMEDY)
 
 
+def is_public(root: Path) -> bool:
+    """Whether the public file is there, or a part of it."""
+    return (find(root) / PUBLIC).is_file()
+
+
 def load(root: Path) -> TextSet:
     folder = find(root)
     path = folder / PUBLIC

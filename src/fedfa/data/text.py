@@ -49,6 +49,9 @@ def class_numbers(values: Iterable[object], classes: Mapping[str, int], where: P
 def read_csv(path: Path, columns: Sequence[str], remedy: str, *, header: bool, encoding: str = "utf8") -> pl.DataFrame:
     """These columns of a CSV file, all as texts; without a header they are all there are, in this order."""
     try:
+        with path.open("rb") as file:
+            file.seek(-1, 2)
+            require(file.read(1) == b"\n", f"{path}: does not end with the end of a line: cut short? {remedy}")
         frame = pl.read_csv(path, has_header=header, infer_schema=False, encoding=encoding)
     except (OSError, UnicodeError, pl.exceptions.PolarsError) as error:
         raise ConfigError(f"{path}: cannot be read ({in_a_line(error)}); {remedy}") from error

@@ -14,8 +14,8 @@ import torch
 
 from fedfa.data import DataSet
 from fedfa.data.text import TextSet
-from fedfa.errors import require
-from fedfa.models.bert import from_folder, padding
+from fedfa.errors import ConfigError, in_a_line, require
+from fedfa.models.bert import REMEDY, from_folder, padding
 from fedfa.record import atomic
 
 AT_A_TIME = 10_000
@@ -78,10 +78,15 @@ def _encode(texts: list[str], folder: Path, max_length: int) -> np.ndarray:
     config, tokenizer = from_folder("AutoConfig", folder), from_folder("AutoTokenizer", folder)
     longest = getattr(config, "max_position_embeddings", max_length)
     require(max_length <= longest, f"model.max_length = {max_length}: more than the {longest} tokens this model reads")
+    known, wanted = len(tokenizer), config.vocab_size
+    require(known > 0.9 * wanted, f"{folder}: the vocabulary has {known:,} words, not {wanted:,}: cut short? {REMEDY}")
     rows: list[list[int]] = []
     for start in range(0, len(texts), AT_A_TIME):
         part = texts[start : start + AT_A_TIME]
-        rows += tokenizer(part, truncation=True, max_length=max_length, padding=False)["input_ids"]
+        try:
+            rows += tokenizer(part, truncation=True, max_length=max_length, padding=False)["input_ids"]
+        except Exception as error:  # whatever a damaged vocabulary makes the library raise
+            raise ConfigError(f"{folder}: the tokenizer fails ({in_a_line(error)}); {REMEDY}") from error
     ids = np.full((len(rows), max(map(len, rows))), padding(config), np.int32)
     for row, words in zip(ids, rows, strict=True):
         row[: len(words)] = words

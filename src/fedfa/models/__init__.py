@@ -45,8 +45,11 @@ class ModelSettings:
     @property
     def label(self) -> str:
         """The model in a few words, for records."""
+        if self.name == "resnet18":
+            width = "" if self.width == 64 else f", width {self.width}"
+            return f"resnet18 ({'BatchNorm' if self.norm == 'batch' else 'GroupNorm'}{width})"
         if self.name != "bert":
-            return self.name
+            return f"{self.name} (hidden {self.hidden})"
         lora = f" + LoRA (rank {self.lora_rank}, alpha {self.lora_alpha:g})" if self.lora_rank else ""
         return Path(self.weights).name + lora
 

@@ -1,7 +1,7 @@
 """Figures 1 to 6 of the paper, and one of our own: real phones beside the paper's long tail."""
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from statistics import fmean
 from typing import Any
 
@@ -15,6 +15,7 @@ from fedfa.record import Run
 from fedfa.report.figures import accuracy_figure, label_figure, timeline_figure
 from fedfa.report.grid import Grid
 from fedfa.report.shapes import PALETTE, Figure, Line, number, numbers
+from fedfa.report.tables import summarise
 from fedfa.report.timeline import waiting_share
 from fedfa.weather import weather_from
 
@@ -70,18 +71,20 @@ def nothing(lab: Lab) -> list[Contest]:
 
 
 def figure2(lab: Lab, results: Results) -> Section:
-    figures = []
+    figures, values = [], []
     for workload, split in lab.last_splits():
-        for alpha in ALPHAS:
-            experiment = lab.experiment(workload, split, data__alpha=alpha)
-            if not experiment.data.partition.startswith("dirichlet"):
-                continue
-            experiment = replace(experiment, seed=lab.seeds[0])
-            drawn = label_figure(experiment.make_task().label_counts(), experiment.seed)
-            name = f"figure2-{workload.name}-alpha{alpha:g}"
-            figures.append(_titled(drawn, name, f"{workload.title}, alpha = {alpha:g}"))
-    text = ["Dirichlet splits: the smaller alpha, the fewer labels a client sees."]
-    return Section("figure2", "Figure 2: which client holds which labels", text, figures=figures)
+        partition = lab.experiment(workload, split).data.partition
+        drawn = {f"alpha = {alpha:g}": {"data__alpha": alpha} for alpha in ALPHAS}
+        for title, changes in (drawn if partition.startswith("dirichlet") else {f"{partition} split": {}}).items():
+            experiment = replace(lab.experiment(workload, split, **changes), seed=lab.seeds[0])
+            counts = experiment.make_task().label_counts()
+            name = f"figure2-{workload.name}-{title.replace(' = ', '').replace(' ', '-')}"
+            figures.append(_titled(label_figure(counts, experiment.seed), name, f"{workload.title}, {title}"))
+            labels = counts.filter(pl.col("examples") > 0).group_by("client").len()["len"]
+            values.append({"workload": workload.name, "split": title, "labels_per_client": labels.mean()})
+    text = ["In Dirichlet splits, the smaller alpha, the fewer labels a client sees."]
+    title = "Figure 2: which client holds which labels"
+    return Section("figure2", title, text, figures=figures, values={"splits": values})
 
 
 # Figures 3 and 4: accuracy -------------------------------------------------------------------------------------------
@@ -100,7 +103,11 @@ def _accuracy(results: Results, name: str, title: str, against: str) -> Section:
         _titled(accuracy_figure(runs, against, contest.target), f"{name}-{contest.name}", contest.title)
         for contest, runs in results
     ]
-    return Section(name, title, [describe(contest.experiment, runs) for contest, runs in results], figures=figures)
+    rows = [
+        {"contest": contest.name} | asdict(row) for contest, runs in results for row in summarise(runs, contest.target)
+    ]
+    text = [describe(contest.experiment, runs) for contest, runs in results]
+    return Section(name, title, text, figures=figures, values={"rows": rows})
 
 
 # Figure 5: the window ------------------------------------------------------------------------------------------------
@@ -119,8 +126,9 @@ def windows(lab: Lab) -> list[Contest]:
 
 
 def figure5(lab: Lab, results: Results) -> Section:
-    figures, grids = [], []
+    figures, grids, values = [], [], []
     for contest, runs in results:
+        values += [{"contest": contest.name} | asdict(row) for row in summarise(runs, contest.target)]
         figure = accuracy_figure([running_best(run) for run in runs], "seconds", contest.target)
         figures.append(
             replace(figure, name=f"figure5-{contest.name}", title=f"Best accuracy so far: {contest.title}",
@@ -134,7 +142,7 @@ def figure5(lab: Lab, results: Results) -> Section:
         headers = ("Window", "Best (%)", "after a quarter of the time", "after half")
         grids.append(Grid(contest.title, headers, rows, describe(contest.experiment, runs)))
     text = ["FedFa-Param with different windows K; the curve keeps the best accuracy seen so far, as the paper's does."]
-    return Section("figure5", "Figure 5: window size K", text, grids, figures)
+    return Section("figure5", "Figure 5: window size K", text, grids, figures, {"rows": values})
 
 
 def running_best(run: Run) -> Run:

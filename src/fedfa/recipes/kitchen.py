@@ -44,13 +44,15 @@ def choose(
     require(scale in get_args(Scale), f"--scale {scale}: must be one of {', '.join(get_args(Scale))}")
     wanted = [BY_NAME[name]] if name != EVERYTHING else list(RECIPES)
     lab = Lab(scale, (), tuple(seeds), folder, tuple(overrides))  # pyright: ignore[reportArgumentType]
+    for one in [workload(task.strip()) for task in tasks or ()]:
+        require(not (reason := missing(one, lab)), f"--task {one.name}: {reason}")
     remarks: dict[str, None] = {}
     chosen: list[tuple[Recipe, Lab]] = []
     for recipe in wanted:
-        if tasks is not None:
+        if recipe.tasks == (EMBEDDED.name,):  # nothing of it depends on the data
+            picked = [EMBEDDED]
+        elif tasks is not None:
             picked = [workload(task.strip()) for task in tasks]
-            for one in picked:
-                require(not (reason := missing(one, lab)), f"--task {one.name}: {reason}")
         else:
             picked = []
             for task in recipe.tasks:

@@ -10,8 +10,8 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from fedfa.comparison import Point, points, run_points
-from fedfa.errors import ConfigError, RecordError
+from fedfa.comparison import Point, ingredients, points, run_points
+from fedfa.errors import ConfigError, require
 from fedfa.experiment import Experiment, from_table
 from fedfa.recipes.contenders import Contender
 from fedfa.recipes.workloads import EMBEDDED, Scale, Split, Workload
@@ -99,6 +99,21 @@ class Lab:
         there = [name for name in names if self.data and (Path(self.data).expanduser() / name).is_dir()]
         return (there or [*names, ""])[0]
 
+    def stand_ins(self) -> list[str]:
+        """What is not as in the paper, a sentence each."""
+        from fedfa.data import sent140
+
+        found = []
+        for workload in self.workloads:
+            weights = self.weights(workload)
+            if workload.weights and weights != workload.weights[0]:
+                found.append(f"{workload.name}: the weights {weights} stand in for {workload.weights[0]}.")
+            if workload.name == "sent140" and not sent140.is_public(Path(self.data).expanduser()):
+                found.append("sent140: a part of the data, with clients by the hour of posting instead of users.")
+            if workload.name in ("digits", "femnist"):
+                found.append(f"{workload.name}: not in the paper.")
+        return found
+
     def splits(self) -> list[tuple[Workload, Split]]:
         return [(workload, split) for workload in self.workloads for split in workload.splits]
 
@@ -107,16 +122,24 @@ class Lab:
         return [(workload, workload.splits[-1]) for workload in self.workloads]
 
     def experiment(self, workload: Workload, split: Split, **changes: Any) -> Experiment:
-        """The experiment of a split; changes are dotted keys with __ for the dot."""
+        """The experiment of a split; changes are dotted keys with __ for the dot, and win over the user's overrides."""
         table = workload.table(split, self.scale)
         if weights := self.weights(workload):
             override(table, ["model", "weights"], weights)
+        for text in self.overrides:
+            path, value = parse_override(text)
+            name = ".".join(path)
+            varied = (
+                {key.replace("__", ".") for key in changes} | split.settings.keys() | {"seed", "name", "data.dataset"}
+            )
+            require(
+                name not in varied - ADJUSTABLE,
+                f"--set {text}: {'use --seeds' if name == 'seed' else 'this recipe sets it itself; leave it out'}",
+            )
+            if not (workload is EMBEDDED and name == "data.folder"):
+                override(table, path, value)
         for key, value in changes.items():
             override(table, key.split("__"), value)
-        for text in self.overrides:
-            if workload is EMBEDDED and text.startswith("data.folder="):
-                continue
-            override(table, *parse_override(text))
         try:
             return from_table(table, f"recipe {split.name}")
         except ConfigError as error:
@@ -134,7 +157,8 @@ class Lab:
     ) -> Results:
         """Make every run that is missing, and give each contest its runs, by strategy and seed."""
         plan = self._plan(contests)
-        runs = {folder: run for folder, point in plan.items() if (run := finished(point)) is not None}
+        digests: dict[str, str] = {}
+        runs = {folder: run for folder, point in plan.items() if (run := finished(point, digests)) is not None}
         todo = [point for folder, point in plan.items() if folder not in runs]
         if todo:
             with progress(len(todo)) as advance:
@@ -179,23 +203,33 @@ class Lab:
 
 
 TO_TARGET = "-to-target"
+ADJUSTABLE = {"stop.seconds", "local.epochs"}
+"""Settings of a recipe that a user may change all the same."""
 
 
 def full_length(folder: Path) -> Path:
     return folder.with_name(folder.name.removesuffix(TO_TARGET))
 
 
-def finished(point: Point) -> Run | None:
-    """The run of this point, if it is there and was made with the same settings."""
+def finished(point: Point, digests: dict[str, str]) -> Run | None:
+    """The run of this point, if it is there; made with other settings or data it is refused.
+
+    ``digests`` remembers what was hashed: runs of one setting share their data.
+    """
     if not (point.folder / "manifest.json").exists():
         return None
     run = read_run(point.folder)
     here, there = _settings(point.experiment.as_table()), _settings(run.config)
     for key in sorted(here.keys() | there.keys()):
         if here.get(key) != there.get(key):
-            raise RecordError(
+            raise ConfigError(
                 f"{point.folder}: holds a run with {key} = {there.get(key)}, now {here.get(key)}; choose another --out"
             )
+    key = ingredients(point.experiment)
+    if key not in digests:
+        digests[key] = point.experiment.make_task().digest(point.experiment.seed)
+    if run.manifest["digest"] != digests[key]:
+        raise ConfigError(f"{point.folder}: holds a run on other data or weights; choose another --out")
     return run
 
 

@@ -104,6 +104,7 @@ def _to_target(lab: Lab, results: Results, name: str, title: str, measure: str, 
         ours = {label: getattr(row, f"{measure}_mean") if row.complete else None for label, row in rows.items()}
         best, their_best = _least(ours.values()), _least(theirs.get(c.row) for c in contest.contenders)
         goal = f", paper {percent(theirs['target'])}" if theirs and theirs["target"] != contest.target else ""
+        whole = not (contest.ends_at_target and lab.scale == "full")
         cells = []
         for contender in contest.contenders:
             row, reported = rows[contender.title], theirs.get(contender.row)
@@ -116,11 +117,12 @@ def _to_target(lab: Lab, results: Results, name: str, title: str, measure: str, 
                     _reported(reported),
                     _times(reported, their_best),
                     f"{row.reached} of {row.seeds}",
-                    f"{100 * (row.best_mean or 0.0):.1f}",
+                    *([f"{100 * (row.best_mean or 0.0):.1f}"] if whole else []),
                 )
             )
             values.append(_value(contest, contender, row, reported))
-        headers = ("Strategy", f"Ours ({unit})", "× best", f"Paper ({unit})", "× best", "Seeds", "Best (%)")
+        headers = ("Strategy", f"Ours ({unit})", "× best", f"Paper ({unit})", "× best", "Seeds")
+        headers += ("Best (%)",) if whole else ()
         grids.append(
             Grid(
                 f"{contest.title}: {percent(contest.target)}{goal}", headers, cells, describe(contest.experiment, runs)
@@ -163,7 +165,7 @@ def table4(lab: Lab, results: Results) -> Section:
         cells: dict[str, list[str]] = {}
         for contest, runs in found:
             concurrency = contest.experiment.strategy["concurrency"]
-            theirs = paper()["table4"][str(concurrency)] if contest.experiment.data.dataset == "cifar10" else {}
+            theirs = paper()["table4"].get(str(concurrency), {}) if contest.experiment.data.dataset == "cifar10" else {}
             rows = {row.label: row for row in summarise(runs, None)}
             for c in contest.contenders:
                 row = rows[c.title]
@@ -188,6 +190,7 @@ def table5(lab: Lab, results: Results) -> Section:
     for contest, runs in results:
         rows = {row.label: row for row in summarise(runs, contest.target)}
         known = paper()["table5"] if contest.experiment.data.dataset == "cifar10" else {"rounds": {}, "seconds": {}}
+        whole = not (contest.ends_at_target and lab.scale == "full")
         cells = []
         for c in contest.contenders:
             row = rows[c.title]
@@ -199,11 +202,14 @@ def table5(lab: Lab, results: Results) -> Section:
                     _reported(known["seconds"].get(c.row)),
                     _reached(row, row.rounds_mean if done else None, None),
                     _reported(known["rounds"].get(c.row)),
-                    f"{100 * (row.best_mean or 0.0):.1f}",
+                    *([f"{100 * (row.best_mean or 0.0):.1f}"] if whole else []),
                 )
             )
-            values.append(_value(contest, c, row, known["seconds"].get(c.row)))
-        headers = ("Strategy", "Ours (s)", "Paper (s)", "Ours (rounds)", "Paper (rounds)", "Best (%)")
+            values.append(
+                _value(contest, c, row, known["seconds"].get(c.row)) | {"paper_rounds": known["rounds"].get(c.row)}
+            )
+        headers = ("Strategy", "Ours (s)", "Paper (s)", "Ours (rounds)", "Paper (rounds)")
+        headers += ("Best (%)",) if whole else ()
         grids.append(
             Grid(f"{contest.title}: {percent(contest.target)}", headers, cells, describe(contest.experiment, runs))
         )
@@ -249,9 +255,11 @@ def _value(contest: Contest, contender: Contender, row: Row, reported: Any) -> d
 
 
 def _scale_note(lab: Lab) -> str:
+    changed = [text for text in lab.overrides if not text.startswith("data.folder=")]
+    more = f" Changed by --set: {', '.join(changed)}." if changed else ""
     if lab.scale == "full":
-        return "The paper's own scale."
+        return f"{' '.join(['The sizes that the paper names.', *lab.stand_ins()])}{more}"
     return (
         "Smoke scale: less data, a smaller model, an easier target. It shows that everything works and gives a first "
-        "idea of the order; only --scale full may be held against the paper's numbers."
+        f"idea of the order; only --scale full may be held against the paper's numbers.{more}"
     )

@@ -96,7 +96,7 @@ SENT140 = Workload(
     settings={
         "data.clients": 0,
         "data.partition": "natural",
-        "data.min_examples": 100,
+        "data.min_examples": 90,  # of 100, every tenth is held out for testing
         "model.name": "bert",
         "local.epochs": 15,
         "local.batch_size": 5,

@@ -76,7 +76,7 @@ def words(e: Estimate) -> list[str]:
         *([f"Replayed accuracies lie {e.apart:.1g} from the recorded ones: another machine."] if e.apart else []),
         _verdict(e),
         _steps(e),
-        _window(e),
+        *([_window(e)] if e.sliding else []),
     ]
 
 

@@ -1,5 +1,6 @@
 """Figures on paper: matplotlib, by objects only, so that nothing a caller does with pyplot is touched."""
 
+import warnings
 from pathlib import Path
 
 from matplotlib.axes import Axes
@@ -40,10 +41,12 @@ def draw(figure: Figure) -> Sheet:
 def save(figure: Figure, folder: Path) -> None:
     """Write ``<name>.pdf`` and ``<name>.png``; the same figure gives the same bytes."""
     sheet = draw(figure)
-    with atomic(folder / f"{figure.name}.pdf") as file:
-        sheet.savefig(file, format="pdf", metadata={"CreationDate": None})
-    with atomic(folder / f"{figure.name}.png") as file:
-        sheet.savefig(file, format="png", dpi=150)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "constrained_layout not applied")  # a legend too long for its sheet
+        with atomic(folder / f"{figure.name}.pdf") as file:
+            sheet.savefig(file, format="pdf", metadata={"CreationDate": None})
+        with atomic(folder / f"{figure.name}.png") as file:
+            sheet.savefig(file, format="png", dpi=150)
 
 
 def _add(axes: Axes, layer: Layer) -> None:
