@@ -84,7 +84,11 @@ def run_points(
     Those of one setting and seed come one after the other, so that they share data and prepared training steps.
     Closing the iterator (or Ctrl-C) ends the processes; each leaves a checkpoint that ``resume`` continues.
     """
-    jobs = min(jobs or os.cpu_count() or 1, len(todo))
+    from fedfa.place import CPU, Place
+
+    engines = {point.experiment.engine for point in todo}
+    on_gpu = any(Place.of(engine.device, engine.precision) != CPU for engine in engines)
+    jobs = min(jobs or (1 if on_gpu else os.cpu_count() or 1), len(todo))
     context = multiprocessing.get_context("spawn")
     pool = ProcessPoolExecutor(jobs, mp_context=context, initializer=_watch)
     alike: dict[str, list[Point]] = {}

@@ -74,6 +74,7 @@ CIFAR10 = Workload(
         "strategy.concurrency": 10,
         "strategy.window": 5,
         "engine.evaluate_every": 20,
+        "engine.device": "auto",
     },
     smoke={
         "data.fraction": 0.02,
@@ -106,6 +107,7 @@ SENT140 = Workload(
         "strategy.window": 5,
         "stop.seconds": 1500.0,
         "engine.evaluate_every": 10,
+        "engine.device": "auto",
     },
     smoke={
         "data.fraction": 0.5,
@@ -141,6 +143,7 @@ SST2 = Workload(
         "strategy.window": 2,
         "stop.seconds": 5000.0,
         "engine.evaluate_every": 5,
+        "engine.device": "auto",
     },
     smoke={
         "data.clients": 200,
