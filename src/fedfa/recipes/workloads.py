@@ -170,7 +170,7 @@ DIGITS = Workload(
     smoke={"stop.seconds": 300.0, "engine.evaluate_every": 5},
     splits=(
         Split("digits-noniid", "non-IID, alpha = 0.1", 0.85, 0.70, {"data.alpha": 0.1}),
-        Split("digits-iid", "IID, alpha = 5", 0.93, 0.85, {"data.alpha": 5.0}),
+        Split("digits-iid", "IID, alpha = 5", 0.93, 0.80, {"data.alpha": 5.0}),
     ),
 )
 
@@ -181,16 +181,16 @@ FEMNIST = Workload(
         "data.partition": "natural",
         "data.clients": 12,
         "model.name": "cnn",
-        "local.epochs": 1,
+        "local.epochs": 5,
         "local.batch_size": 32,
-        "local.lr": 0.05,
+        "local.lr": 0.1,
         "strategy.concurrency": 5,
         "strategy.window": 3,
         "stop.seconds": 600.0,
         "engine.evaluate_every": 5,
     },
-    smoke={"stop.seconds": 100.0},
-    splits=(Split("femnist-natural", "natural, by writer", 0.97, 0.90),),
+    smoke={"local.epochs": 3, "local.lr": 0.2, "stop.seconds": 100.0},
+    splits=(Split("femnist-natural", "natural, by writer", 0.95, 0.80),),
 )
 
 ALL = (CIFAR10, SENT140, SST2, FEMNIST, DIGITS)
