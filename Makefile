@@ -28,7 +28,7 @@ $(VENV)/installed: $(VENV)/created pyproject.toml constraints.txt
 
 $(VENV)/installed-dev: $(VENV)/installed
 	@echo "Installing the tools for tests ..."
-	@$(PIP) -e '.[dev,nlp]'
+	@$(PIP) -e '.[dev,nlp,ray]'
 	@touch $@
 
 demo: $(VENV)/installed

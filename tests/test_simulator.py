@@ -342,7 +342,7 @@ def test_resuming_with_other_settings_is_refused(task: fedfa.Task, tmp_path: Pat
         (lambda task: simulate(fedfa.FedAvg(concurrency=13), task), "concurrency = 13: more than the 12 clients"),
         (
             lambda task: simulate("fedavg", task, executor="gpu"),
-            "executor = 'gpu': must be one of auto, inline, batched, lanes",
+            "executor = 'gpu': must be one of auto, inline, batched, lanes, ray",
         ),
         (lambda task: simulate("fedavg", "cats"), "task = 'cats': must be 'digits' or a fedfa.Task"),
         (lambda task: Stop(), "set at least one of updates, seconds, accuracy, wall_seconds"),

@@ -88,7 +88,8 @@ def run_points(
 
     engines = {point.experiment.engine for point in todo}
     on_gpu = any(Place.of(engine.device, engine.precision) != CPU for engine in engines)
-    jobs = min(jobs or (1 if on_gpu else os.cpu_count() or 1), len(todo))
+    shared = on_gpu or any(engine.executor == "ray" for engine in engines)  # one run then uses all there is
+    jobs = min(jobs or (1 if shared else os.cpu_count() or 1), len(todo))
     context = multiprocessing.get_context("spawn")
     pool = ProcessPoolExecutor(jobs, mp_context=context, initializer=_watch)
     alike: dict[str, list[Point]] = {}

@@ -60,7 +60,9 @@ class DataSettings:
 class EngineSettings:
     """How the run is computed; nothing here changes what happens when."""
 
-    executor: Literal["auto", "inline", "batched", "lanes"] = "auto"
+    executor: Literal["auto", "inline", "batched", "lanes", "ray"] = "auto"
+    workers: int = 0
+    """Of the ray executor; 0: one per core of the cluster."""
     device: Literal["auto", "cpu", "cuda"] = "cpu"
     """auto: the GPU, where there is one."""
     precision: Literal["auto", "fp32", "tf32", "bf16"] = "auto"
@@ -74,6 +76,7 @@ class EngineSettings:
     def __post_init__(self) -> None:
         require(self.evaluate_every >= 1, f"evaluate_every = {self.evaluate_every}: must be at least 1")
         require(1 <= self.threads <= 1024, f"threads = {self.threads}: must be between 1 and 1024")
+        require(0 <= self.workers <= 10_000, f"workers = {self.workers}: must be between 0 and 10,000")
         require(self.checkpoint_seconds > 0, f"checkpoint_seconds = {self.checkpoint_seconds}: must be above 0")
 
 
@@ -180,6 +183,7 @@ class Experiment:
                 strategy, task, self.weather, self.stop, self.seed,
                 evaluate_every=self.engine.evaluate_every, executor=self.engine.executor, threads=self.engine.threads,
                 device=self.engine.device, precision=self.engine.precision, compile=self.engine.compile,
+                workers=self.engine.workers,
                 checkpoint_seconds=self.engine.checkpoint_seconds, out=out, resume=resume, label=label,
                 command=command, target=self.compare.target, interrupted=interrupted, progress=progress,
             )  # fmt: skip

@@ -27,6 +27,7 @@ def simulate(
     device: str = "cpu",
     precision: str = "auto",
     compile: bool = False,
+    workers: int = 0,
     out: str | Path | None = None,
     resume: bool = False,
     label: str = "",
@@ -43,7 +44,8 @@ def simulate(
     recorded in that folder, survives a crash there, and is continued by ``resume=True``. ``interrupted`` is asked
     between arrivals; when it says so the run is saved and :class:`KeyboardInterrupt` raised. ``progress`` is called
     now and then. ``device`` ("cpu", "cuda", or "auto") says where models are computed and ``precision`` ("fp32",
-    "tf32", "bf16", or "auto") how; ``compile`` lets torch.compile fuse a client's step on a GPU.
+    "tf32", "bf16", or "auto") how; ``compile`` lets torch.compile fuse a client's step on a GPU; ``workers`` is the
+    number of Ray's (``executor="ray"``), by default one per core.
     """
     import torch
 
@@ -70,6 +72,7 @@ def simulate(
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
     place = Place.of(device, precision) if isinstance(executor, str) else executor.place
+    runner = make_executor(executor, task, seed, place, compile, workers) if isinstance(executor, str) else executor
     try:
         engine = Simulation(
             strategy=strategy,
@@ -78,7 +81,7 @@ def simulate(
             stop=stop,
             seed=seed,
             evaluate_every=evaluate_every,
-            executor=make_executor(executor, task, seed, place, compile) if isinstance(executor, str) else executor,
+            executor=runner,
             folder=folder,
             label=label or strategy.name or type(strategy).__name__,
             checkpoint_seconds=checkpoint_seconds,
@@ -91,6 +94,8 @@ def simulate(
             run = engine.run(resume)
     finally:
         torch.set_num_threads(before)
+        if isinstance(executor, str):
+            runner.close()
     run.manifest.update(command=command, target=target)
     if folder is not None:
         write_run(folder, run)

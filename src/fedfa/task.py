@@ -97,7 +97,8 @@ class Task:
         """Changes with the data, who holds it, or the initial model, with what is frozen in it."""
         state = hashlib.blake2b(json.dumps(self.sizes).encode(), digest_size=16)
         module = self.build(seed)
-        for tensor in (self.inputs, self.targets, Layout.of(module).pack(module), *_frozen(module)):
+        data = (self.inputs, self.targets, self.test_inputs, self.test_targets)
+        for tensor in (*data, Layout.of(module).pack(module), *_frozen(module)):
             state.update(tensor.detach().reshape(-1).view(torch.uint8).numpy().data)
         return state.hexdigest()
 

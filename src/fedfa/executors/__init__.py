@@ -14,7 +14,7 @@ from fedfa.executors.base import Trained, WorkOrder
 from fedfa.place import CPU, Place
 from fedfa.task import Task
 
-ExecutorName = Literal["auto", "inline", "batched", "lanes"]
+ExecutorName = Literal["auto", "inline", "batched", "lanes", "ray"]
 
 OVERHEAD_BOUND_FLOPS = 80e6
 """A local step with less arithmetic than this spends most of its time in the framework: batching pays.
@@ -50,13 +50,19 @@ class Executor(Protocol):
         """Put such outcomes back; the orders themselves are submitted again first."""
         ...
 
+    def close(self) -> None:
+        """The run is over."""
+        ...
+
 
 @cache
 def _say_once(text: str) -> None:
     logger.warning(text)
 
 
-def make_executor(name: str, task: Task, seed: int, place: Place = CPU, compile: bool = False) -> Executor:
+def make_executor(
+    name: str, task: Task, seed: int, place: Place = CPU, compile: bool = False, workers: int = 0
+) -> Executor:
     """The executor of this name; ``auto`` takes the faster one for the model and place at hand."""
     from fedfa.executors.batched import Batched, CannotBatch, flops_per_step
     from fedfa.executors.inline import Inline
@@ -67,6 +73,11 @@ def make_executor(name: str, task: Task, seed: int, place: Place = CPU, compile:
     on_gpu = place.device != "cpu"
     require(on_gpu or name != "lanes", "executor = 'lanes': needs a GPU; set device = 'cuda', or take another executor")
     require(not on_gpu or name != "batched", "executor = 'batched': is for the CPU; on a GPU take lanes or inline")
+    require(not on_gpu or name != "ray", "executor = 'ray': its workers are for the CPU; on a GPU take lanes or inline")
+    if name == "ray":
+        from fedfa.executors.ray import RayWorkers
+
+        return RayWorkers(task, seed, workers)
     if name == "inline":
         return Inline(task, seed, place)
     if on_gpu:

@@ -42,6 +42,9 @@ class Inline:
     def finished(self) -> dict[int, Trained]:
         return dict(self._finished)
 
+    def close(self) -> None:
+        pass
+
     def restore(self, finished: dict[int, Trained]) -> None:
         self._finished.update(finished)
 

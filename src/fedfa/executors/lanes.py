@@ -102,6 +102,9 @@ class Lanes:
     def finished(self) -> dict[int, Trained]:
         return {}  # a continued run trains again what was in flight, from the same models
 
+    def close(self) -> None:
+        pass
+
     def restore(self, finished: dict[int, Trained]) -> None:
         pass
 

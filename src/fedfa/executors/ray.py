@@ -1,0 +1,177 @@
+"""Clients trained by Ray workers, on this machine or on a cluster; events stay the engine's.
+
+Each worker is an actor that trains one client at a time, inline; work goes to free workers, the client that arrives
+first in virtual time first. A worker that dies is started again by Ray and its client is trained again: what a client
+computes depends only on its order, so nothing is lost and nothing changes.
+
+Without more ado Ray starts on this machine. For a cluster: ``ray start --head`` on one machine, ``ray start --address
+HEAD:6379`` on the others (fedfa installed on each), and RAY_ADDRESS=HEAD:6379 for the command.
+"""
+
+import copy
+import os
+import re
+import socket
+import sys
+import warnings
+from collections.abc import Callable
+from heapq import heappop, heappush
+from typing import Any
+
+import numpy as np
+
+from fedfa.errors import ConfigError, EngineError, in_a_line, require
+from fedfa.executors.base import Trained, WorkOrder
+from fedfa.executors.inline import Inline
+from fedfa.place import CPU
+from fedfa.task import Task
+
+AHEAD = 2
+"""Clients that a worker has at a time: one in hand and one to go on with."""
+
+
+class Worker:
+    """Lives in a process of its own."""
+
+    def __init__(self, task: Task, seed: int) -> None:
+        import torch
+
+        torch.set_num_threads(1)
+        self._inline = Inline(task, seed)
+
+    def train(self, order: WorkOrder, base: np.ndarray) -> Trained:
+        order.base = base.copy()  # Ray hands out read-only memory
+        try:
+            return self._inline.train(order)
+        except Exception as error:  # a client that raises must not take the run down
+            return Trained.failed(error)
+
+    def process(self) -> int:
+        return os.getpid()
+
+
+class RayWorkers:
+    """Hands orders to workers and collects what comes back."""
+
+    name = "ray"
+    place = CPU
+
+    def __init__(self, task: Task, seed: int, workers: int = 0) -> None:
+        self._ray = ray = _ray()
+        self._started = not ray.is_initialized()
+        if self._started:
+            _start(ray, workers)
+        count = workers or max(1, int(ray.cluster_resources().get("CPU", 1)))
+        bare = copy.copy(task)
+        bare.prepared = {}  # captured steps belong to this process
+        for name, module in list(sys.modules.items()):
+            if name.startswith("fedfa_user_"):  # code of the user's own, which no worker could import
+                ray.cloudpickle.register_pickle_by_value(module)
+        shared = ray.put(bare)
+        actor = ray.remote(Worker).options(num_cpus=1, max_restarts=-1, max_task_retries=-1)
+        self.workers = [actor.remote(shared, seed) for _ in range(count)]
+        self._load = [0] * count
+        self._waiting: list[tuple[float, int, WorkOrder]] = []
+        self._orders: dict[int, WorkOrder] = {}
+        self._running: dict[Any, tuple[int, int, WorkOrder]] = {}
+        self._models: dict[int, tuple[Any, Any]] = {}
+        self._finished: dict[int, Trained] = {}
+
+    # What the engine asks ----------------------------------------------------------------------------------------
+
+    def submit(self, order: WorkOrder) -> None:
+        self._orders[order.dispatch] = order
+        if order.dispatch not in self._finished:
+            arrives = getattr(order, "arrives", float(order.dispatch))
+            heappush(self._waiting, (arrives, order.dispatch, copy.copy(order)))
+            self._hand_out()
+
+    def result(self, dispatch: int) -> Trained:
+        while dispatch not in self._finished:
+            self._collect()
+            self._hand_out()
+        del self._orders[dispatch]
+        return self._finished.pop(dispatch)
+
+    def discard(self, dispatch: int) -> None:
+        self._orders.pop(dispatch, None)
+        self._finished.pop(dispatch, None)
+        self._waiting = sorted(entry for entry in self._waiting if entry[1] != dispatch)
+
+    def finished(self) -> dict[int, Trained]:
+        return dict(self._finished)
+
+    def restore(self, finished: dict[int, Trained]) -> None:
+        self._finished.update(finished)
+        self._waiting = sorted(entry for entry in self._waiting if entry[1] not in finished)
+
+    def close(self) -> None:
+        """Let the workers go, and Ray too if it was started here."""
+        for worker in self.workers:
+            self._ray.kill(worker)
+        if self._started:
+            self._ray.shutdown()
+
+    # Workers -----------------------------------------------------------------------------------------------------
+
+    def _hand_out(self) -> None:
+        """Give the most urgent orders to the least loaded workers."""
+        while self._waiting:
+            position = self._load.index(min(self._load))
+            if self._load[position] >= AHEAD:
+                return
+            _, dispatch, order = heappop(self._waiting)
+            base, order.base = self._model(order), None
+            reference = self.workers[position].train.remote(order, base)
+            self._running[reference] = position, dispatch, self._orders[dispatch]
+            self._load[position] += 1
+
+    def _model(self, order: WorkOrder) -> Any:
+        """A published model in Ray's store: put there once, however many clients start from it."""
+        version = order.base_version
+        held = self._models.get(version)
+        if held is None or held[0] is not order.base:
+            wanted = {flight.base_version for flight in self._orders.values()}
+            self._models = {known: value for known, value in self._models.items() if known in wanted}
+            held = self._models[version] = order.base, self._ray.put(order.base)
+        return held[1]
+
+    def _collect(self) -> None:
+        """Wait for the next result; one that nobody waits for any more is dropped."""
+        (reference,), _ = self._ray.wait(list(self._running), num_returns=1)
+        position, dispatch, order = self._running.pop(reference)
+        self._load[position] -= 1
+        try:
+            trained = self._ray.get(reference)
+        except Exception as error:
+            raise EngineError(f"ray: a worker could not train client {order.client} ({in_a_line(error)})") from error
+        if self._orders.get(dispatch) is order:
+            self._finished[dispatch] = trained
+
+
+def _ray() -> Any:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            import ray
+        except ImportError as error:
+            raise ConfigError("executor = 'ray' needs the ray extra: pip install 'fedfa[ray]'") from error
+    return ray
+
+
+def _start(ray: Any, workers: int) -> None:
+    """Join the cluster that RAY_ADDRESS names, or start Ray here."""
+    address = os.environ.get("RAY_ADDRESS")
+    settings: dict[str, Any] = {"address": address} if address else {"include_dashboard": False}
+    if workers and not address:
+        settings["num_cpus"] = workers
+    start: Callable[..., Any] = ray.init
+    try:
+        if address and (host := re.fullmatch(r"(?:ray://)?([^:/]+):(\d+)", address)):
+            socket.create_connection((host[1], int(host[2])), timeout=10).close()  # Ray itself would wait for minutes
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            start(log_to_driver=False, logging_level="ERROR", **settings)
+    except Exception as error:  # an address that nobody answers at, a port that is taken, ...
+        raise ConfigError(f"ray: cannot be started ({in_a_line(error)}); check RAY_ADDRESS={address or ''}") from error
+    require(bool(ray.is_initialized()), "ray: did not start")
