@@ -219,7 +219,8 @@ def test_resnet18_has_the_usual_size_and_trains_both_ways(norm: Any) -> None:
     full = make(ModelSettings(name="resnet18", norm=norm), (3, 32, 32), 10)
     assert sum(p.numel() for p in full.parameters()) == 11_173_962
     small = ModelSettings(name="resnet18", norm=norm, width=8)
-    clients = [(torch.rand(6, 3, 16, 16), torch.arange(6) % 2) for _ in range(3)]
+    images = torch.Generator().manual_seed(0)
+    clients = [(torch.rand(6, 3, 16, 16, generator=images), torch.arange(6) % 2) for _ in range(3)]
     task = fedfa.Task(
         model=lambda: make(small, (3, 16, 16), 2),
         clients=clients,
