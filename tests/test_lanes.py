@@ -16,8 +16,9 @@ import fedfa
 from fedfa.errors import ConfigError
 from fedfa.executors import make_executor
 from fedfa.executors.base import WorkOrder
+from fedfa.executors.capture import CannotCapture
 from fedfa.executors.inline import Inline
-from fedfa.executors.lanes import CannotCapture, Lanes
+from fedfa.executors.lanes import Lanes
 from fedfa.place import CPU, Place, as_array
 from fedfa.strategies import BY_NAME, FedFaDelta, FedFaParam
 
@@ -221,6 +222,10 @@ def test_places_are_checked() -> None:
     assert Place.of("cpu") == CPU
     with pytest.raises(ConfigError, match="executor = 'lanes': needs a GPU"):
         make_executor("lanes", task, 0)
+    before = torch.get_num_threads()
+    with pytest.raises(ConfigError, match="executor = 'lanes': needs a GPU"):
+        fedfa.simulate(FedFaParam(concurrency=2), task, executor="lanes", threads=before + 1)
+    assert torch.get_num_threads() == before
     with pytest.raises(ConfigError, match="precision = 'bf16': the CPU computes in fp32"):
         Place.of("cpu", "bf16")
     with pytest.raises(ConfigError, match="device = 'tpu': must be auto, cpu or cuda"):

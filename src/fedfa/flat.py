@@ -54,6 +54,10 @@ class Layout:
         state = module.state_dict()
         return torch.cat([flattened(state[name].detach()) for name in self.names])
 
+    def resting(self, module: nn.Module) -> dict[str, Tensor]:
+        """Copies of the buffers that do not travel."""
+        return {name: buffer.clone() for name, buffer in module.named_buffers() if name not in self.names}
+
     def parts(self, vector: Tensor) -> tuple[Tensor, Tensor]:
         """Parameters and buffers of a flat vector."""
         return vector[: self.num_trainable], vector[self.num_trainable :]

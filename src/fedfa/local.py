@@ -98,6 +98,11 @@ class LocalTraining:
         params.add_(gradient, alpha=-self.lr)
 
 
+def own_seed(seed: int, client: int, nth: int) -> int:
+    """For what a client draws itself on its n-th dispatch, as dropout does."""
+    return keyed(seed, BATCHES, client, nth, 1) >> 1
+
+
 def shuffled(seed: int, client: int, nth: int, num_examples: int, epochs: int) -> np.ndarray:
     """The order in which a client's n-th dispatch visits its examples: one permutation per epoch."""
     generator = np.random.Generator(np.random.Philox(key=keyed(seed, BATCHES, client, nth)))

@@ -1,6 +1,7 @@
 """``simulate``: one call from strategy, task and weather to a finished, recorded run."""
 
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -69,11 +70,12 @@ def simulate(
         raise RecordError(f"{folder}: holds a finished run; choose another folder")
     if folder is not None and not resume and (folder / "checkpoint.npz").exists():
         raise RecordError(f"{folder}: holds an unfinished run; continue it with resume, or choose another folder")
-    before = torch.get_num_threads()
-    torch.set_num_threads(threads)
-    place = Place.of(device, precision) if isinstance(executor, str) else executor.place
-    runner = make_executor(executor, task, seed, place, compile, workers) if isinstance(executor, str) else executor
-    try:
+    with ExitStack() as afterwards:
+        afterwards.callback(torch.set_num_threads, torch.get_num_threads())
+        torch.set_num_threads(threads)
+        if isinstance(executor, str):
+            executor = make_executor(executor, task, seed, Place.of(device, precision), compile, workers)
+            afterwards.callback(executor.close)
         engine = Simulation(
             strategy=strategy,
             task=task,
@@ -81,7 +83,7 @@ def simulate(
             stop=stop,
             seed=seed,
             evaluate_every=evaluate_every,
-            executor=runner,
+            executor=executor,
             folder=folder,
             label=label or strategy.name or type(strategy).__name__,
             checkpoint_seconds=checkpoint_seconds,
@@ -90,12 +92,8 @@ def simulate(
         )
         if finished and folder is not None:
             return _same_run(folder, engine)
-        with place.prepared():
+        with executor.place.prepared():
             run = engine.run(resume)
-    finally:
-        torch.set_num_threads(before)
-        if isinstance(executor, str):
-            runner.close()
     run.manifest.update(command=command, target=target)
     if folder is not None:
         write_run(folder, run)

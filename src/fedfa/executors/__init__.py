@@ -65,8 +65,9 @@ def make_executor(
 ) -> Executor:
     """The executor of this name; ``auto`` takes the faster one for the model and place at hand."""
     from fedfa.executors.batched import Batched, CannotBatch, flops_per_step
+    from fedfa.executors.capture import CannotCapture
     from fedfa.executors.inline import Inline
-    from fedfa.executors.lanes import CannotCapture, Lanes
+    from fedfa.executors.lanes import Lanes
 
     names = get_args(ExecutorName)
     require(name in names, f"executor = {name!r}: must be one of {', '.join(names)}")

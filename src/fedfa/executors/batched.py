@@ -40,9 +40,7 @@ class Batched(Inline):
     def __init__(self, task: Task, seed: int) -> None:
         super().__init__(task, seed)
         self._module, self._layout = self._bound.module, self._bound.layout
-        self._resting = {
-            name: buffer.clone() for name, buffer in self._module.named_buffers() if name not in self._layout.names
-        }
+        self._resting = self._layout.resting(self._module)
         self._uses: Counter[Any] = Counter()
         sizes = Counter(size for n in set(task.sizes) for size in task.local.batch_sizes(n))
         self._usual_size = sizes.most_common(1)[0][0]

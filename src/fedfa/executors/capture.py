@@ -20,7 +20,7 @@ _IMPLIED = {"pin_memory", "layout", "device"}
 
 
 class CannotCapture(Exception):
-    """The traced function has something the interpreter has no words for."""
+    """Why a model's steps cannot be captured."""
 
 
 def capture(function: Callable[..., Any], *examples: Tensor) -> Callable[..., Any]:

@@ -4,9 +4,9 @@ import torch
 
 from fedfa.executors.base import Trained, WorkOrder
 from fedfa.flat import Bound
+from fedfa.local import own_seed
 from fedfa.place import CPU, Place
 from fedfa.task import Task, laid_out
-from fedfa.weather import BATCHES, keyed
 
 
 class Inline:
@@ -58,7 +58,7 @@ class Inline:
         batches = task.batches(self._seed, order.client, order.nth, order.epochs)
         losses = torch.empty(len(batches), device=place.device)
         with torch.random.fork_rng(devices=[] if place.device == "cpu" else None):
-            torch.manual_seed(keyed(self._seed, BATCHES, order.client, order.nth, 1) >> 1)
+            torch.manual_seed(own_seed(self._seed, order.client, order.nth))
             for number, batch in enumerate(map(place.put, batches)):
                 bound.gradient.zero_()
                 with place.computing():

@@ -23,10 +23,11 @@ from torch.func import functional_call
 
 from fedfa.errors import in_a_line
 from fedfa.executors.base import Trained, WorkOrder
+from fedfa.executors.capture import CannotCapture
 from fedfa.flat import Layout, flattened
+from fedfa.local import own_seed
 from fedfa.place import Place
 from fedfa.task import Task
-from fedfa.weather import BATCHES, keyed
 
 CHUNK = 4
 """Steps that a lane is fed at a time; two chunks are on their way, so that it never runs dry."""
@@ -40,10 +41,6 @@ LARGEST_ERROR = 0.05
 Step = Callable[[], None]
 
 
-class CannotCapture(Exception):
-    """Why a model's steps cannot be captured."""
-
-
 class Lanes:
     """Trains every submitted order at once, each on a lane of its own."""
 
@@ -55,7 +52,7 @@ class Lanes:
         self.layout = Layout.of(module)
         self.initial = place.put(self.layout.pack(module))
         self.module = module.to(place.device)
-        self.resting = {n: b.clone() for n, b in self.module.named_buffers() if n not in self.layout.names}
+        self.resting = self.layout.resting(self.module)
         self.images = task.inputs.dim() == 4
         inputs = task.inputs.permute(0, 2, 3, 1) if self.images else task.inputs
         self.inputs, self.targets = place.put(inputs.contiguous()), place.put(task.targets)
@@ -73,8 +70,8 @@ class Lanes:
     def submit(self, order: WorkOrder) -> None:
         lane = self._free.pop(0) if self._free else Lane(self)
         self._busy[order.dispatch] = lane
-        key = keyed(self._seed, BATCHES, order.client, order.nth, 1) >> 1
-        lane.start(order, self._task.batches(self._seed, order.client, order.nth, order.epochs), key)
+        batches = self._task.batches(self._seed, order.client, order.nth, order.epochs)
+        lane.start(order, batches, own_seed(self._seed, order.client, order.nth))
         lane.feed()
 
     def result(self, dispatch: int) -> Trained:

@@ -15,7 +15,7 @@ from fedfa.record import Run
 from fedfa.report.figures import accuracy_figure, label_figure, timeline_figure
 from fedfa.report.grid import Grid
 from fedfa.report.shapes import PALETTE, Figure, Line, number, numbers
-from fedfa.report.tables import summarise
+from fedfa.report.tables import accuracy_cell, summarise
 from fedfa.report.timeline import waiting_share
 from fedfa.weather import weather_from
 
@@ -128,7 +128,8 @@ def windows(lab: Lab) -> list[Contest]:
 def figure5(lab: Lab, results: Results) -> Section:
     figures, grids, values = [], [], []
     for contest, runs in results:
-        values += [{"contest": contest.name} | asdict(row) for row in summarise(runs, contest.target)]
+        found = {row.label: row for row in summarise(runs, contest.target)}
+        values += [{"contest": contest.name} | asdict(row) for row in found.values()]
         figure = accuracy_figure([running_best(run) for run in runs], "seconds", contest.target)
         figures.append(
             replace(figure, name=f"figure5-{contest.name}", title=f"Best accuracy so far: {contest.title}",
@@ -137,8 +138,7 @@ def figure5(lab: Lab, results: Results) -> Section:
         rows = []
         for contender in contest.contenders:
             own = [run for run in runs if run.label == contender.title]
-            best = float(np.mean([run.best_accuracy for run in own]))
-            rows.append((contender.title, f"{100 * best:.1f}", *_shares(own)))
+            rows.append((contender.title, accuracy_cell(found[contender.title].best_mean), *_shares(own)))
         headers = ("Window", "Best (%)", "after a quarter of the time", "after half")
         grids.append(Grid(contest.title, headers, rows, describe(contest.experiment, runs)))
     text = ["FedFa-Param with different windows K; the curve keeps the best accuracy seen so far, as the paper's does."]

@@ -13,7 +13,7 @@ from fedfa.recipes import BY_NAME, RECIPES
 from fedfa.recipes.lab import Contest, Lab, Recipe, Section, no_progress
 from fedfa.recipes.page import write_page
 from fedfa.recipes.workloads import EMBEDDED, Scale, Workload, workload
-from fedfa.settings import parse_override, suggest
+from fedfa.settings import suggest
 
 EVERYTHING = "all"
 
@@ -97,8 +97,7 @@ def missing(one: Workload, lab: Lab) -> str:
     try:
         locate(one.name, lab.data)
         if wanted := lab.weights(one):
-            own = [value for path, value in map(parse_override, lab.overrides) if path == ["model", "weights"]]
-            find_weights(str(own[-1]) if own else wanted, Path(lab.data).expanduser())
+            find_weights(lab.given("model.weights") or wanted, Path(lab.data).expanduser())
             needed("transformers")
     except ConfigError as error:
         return str(error)

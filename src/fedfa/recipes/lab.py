@@ -90,8 +90,12 @@ class Lab:
     @property
     def data(self) -> str:
         """The folder with data sets and weights; empty where none was named."""
-        given = [value for path, value in map(parse_override, self.overrides) if path == ["data", "folder"]]
-        return str(given[-1]) if given else os.environ.get("FEDFA_DATA", "")
+        return self.given("data.folder") or os.environ.get("FEDFA_DATA", "")
+
+    def given(self, key: str) -> str:
+        """What the user has set this key to; empty where nothing."""
+        found = [value for path, value in map(parse_override, self.overrides) if ".".join(path) == key]
+        return str(found[-1]) if found else ""
 
     def weights(self, workload: Workload) -> str:
         """The pretrained weights to take: the first of the workload's that are there, else the one it would like."""

@@ -9,7 +9,7 @@ from fedfa.recipes.lab import Contest, Lab, Results, Section, describe, paper
 from fedfa.record import Run
 from fedfa.report.grid import Grid
 from fedfa.report.shapes import number
-from fedfa.report.tables import Row, percent, summarise
+from fedfa.report.tables import Row, accuracy_cell, percent, summarise
 
 FAILED = "failed"
 BASIC = ("fedavg", "fedbuff", "fedfa-param", "fedfa-delta")
@@ -112,7 +112,7 @@ def _to_target(lab: Lab, results: Results, name: str, title: str, measure: str, 
             cells.append(
                 (
                     contender.title,
-                    _reached(row, ours[contender.title], sd),
+                    _reached(ours[contender.title], sd),
                     _times(ours[contender.title], best),
                     _reported(reported),
                     _times(reported, their_best),
@@ -142,8 +142,8 @@ def table3(lab: Lab, results: Results) -> Section:
         rows = {row.label: row for row in summarise(runs, contest.target)}
         theirs = paper()["table3"].get(contest.name, {})
         cells = [
-            (c.title, _accuracy(rows[c.title].best_mean, rows[c.title].best_sd), _accuracy(theirs.get(c.row)),
-             _accuracy(rows[c.title].final_mean, rows[c.title].final_sd))
+            (c.title, accuracy_cell(rows[c.title].best_mean, rows[c.title].best_sd), accuracy_cell(theirs.get(c.row)),
+             accuracy_cell(rows[c.title].final_mean, rows[c.title].final_sd))
             for c in contest.contenders
         ]  # fmt: skip
         values += [_value(contest, c, rows[c.title], theirs.get(c.row)) for c in contest.contenders]
@@ -170,7 +170,7 @@ def table4(lab: Lab, results: Results) -> Section:
             for c in contest.contenders:
                 row = rows[c.title]
                 cells.setdefault(c.title, []).extend(
-                    (_accuracy(row.best_mean, row.best_sd), _accuracy(theirs.get(c.row)))
+                    (accuracy_cell(row.best_mean, row.best_sd), accuracy_cell(theirs.get(c.row)))
                 )
                 values.append(_value(contest, c, row, theirs.get(c.row)) | {"concurrency": concurrency})
         first = found[0][0]
@@ -198,9 +198,9 @@ def table5(lab: Lab, results: Results) -> Section:
             cells.append(
                 (
                     c.title,
-                    _reached(row, row.time_mean if done else None, row.time_sd),
+                    _reached(row.time_mean if done else None, row.time_sd),
                     _reported(known["seconds"].get(c.row)),
-                    _reached(row, row.rounds_mean if done else None, None),
+                    _reached(row.rounds_mean if done else None),
                     _reported(known["rounds"].get(c.row)),
                     *([f"{100 * (row.best_mean or 0.0):.1f}"] if whole else []),
                 )
@@ -235,7 +235,7 @@ def _times(value: Any, best: float | None) -> str:
     return f"{value / best:.1f}×" if isinstance(value, int | float) and best else "–"
 
 
-def _reached(row: Row, value: float | None, sd: float | None) -> str:
+def _reached(value: float | None, sd: float | None = None) -> str:
     if value is None:
         return FAILED
     return number(value) + ("" if sd is None else f" ± {number(sd, value)}")
@@ -243,10 +243,6 @@ def _reached(row: Row, value: float | None, sd: float | None) -> str:
 
 def _reported(value: Any) -> str:
     return "–" if value is None else value if isinstance(value, str) else number(value)
-
-
-def _accuracy(mean: float | None, sd: float | None = None) -> str:
-    return "–" if mean is None else f"{100 * mean:.1f}" + ("" if sd is None else f" ± {100 * sd:.1f}")
 
 
 def _value(contest: Contest, contender: Contender, row: Row, reported: Any) -> dict[str, Any]:

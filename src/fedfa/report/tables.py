@@ -124,8 +124,8 @@ def cells(row: Row, target: float | None) -> tuple[str, ...]:
         "–" if row.weight is None else f"{row.weight:.3g}",
         str(row.seeds),
         *to_target,
-        _accuracy(row.best_mean, row.best_sd),
-        _accuracy(row.final_mean, row.final_sd),
+        accuracy_cell(row.best_mean, row.best_sd),
+        accuracy_cell(row.final_mean, row.final_sd),
         staleness,
     )
 
@@ -142,7 +142,8 @@ def _target_cells(row: Row) -> tuple[str, ...]:
     )
 
 
-def _accuracy(mean: float | None, sd: float | None) -> str:
+def accuracy_cell(mean: float | None, sd: float | None = None) -> str:
+    """In per cent, mean ± sd."""
     if mean is None:
         return "–"
     return f"{100 * mean:.1f}" + ("" if sd is None else f" ± {100 * sd:.1f}")
