@@ -38,7 +38,7 @@ class NoTask:
         return Initial(np.zeros(self.length, np.float32), self.length)
 
     def evaluator(self, seed: int, place: Place = CPU) -> Any:
-        return lambda vector: Score(0.0, 0.0)
+        return lambda vector, meanwhile: Score(0.0, 0.0)
 
     def digest(self, seed: int) -> str:
         return "nothing to change"
@@ -70,6 +70,9 @@ class NoExecutor:
         return {}
 
     def restore(self, finished: dict[int, Trained]) -> None:
+        pass
+
+    def meanwhile(self) -> None:
         pass
 
 

@@ -88,6 +88,28 @@ def test_a_lane_trains_as_inline_does(place: Place, mu: float, local: dict[str, 
             assert ours.loss == pytest.approx(theirs.loss, rel=1e-4)
 
 
+@pytest.mark.parametrize("mu", [0.0, 0.1])
+@pytest.mark.parametrize(
+    "place", [pytest.param(Place("cpu", "bf16"), id="cpu"), pytest.param(Place("cuda", "bf16"), id="cuda", marks=GPU)]
+)
+@pytest.mark.parametrize("local", [{}, {"optimizer": "adamw", "lr": 0.01}], ids=str)
+def test_bf16_copies_train_as_autocast_does(place: Place, mu: float, local: dict[str, Any]) -> None:
+    """Weights of convolutions and linear layers are kept in bf16; BatchNorm's and what is used otherwise are not."""
+    task = make_task(**local)
+    with place.prepared():
+        lanes, inline = Lanes(task, 0, place), Inline(task, 0, place)
+        assert lanes.halved == {"body.0.weight", "body.0.bias", "head.weight", "head.bias"}
+        orders = [order(task, place, client, mu=mu) for client in range(len(SIZES))]
+        for one in orders:
+            lanes.submit(one)
+        for one in orders:
+            ours, theirs = lanes.result(one.dispatch), inline.train(one)
+            moved = np.linalg.norm(as_array(theirs.params) - as_array(one.base))
+            apart = np.linalg.norm(as_array(theirs.params) - as_array(ours.params))
+            assert apart <= 0.05 * moved
+            assert ours.loss == pytest.approx(theirs.loss, rel=0.01)
+
+
 @pytest.mark.parametrize("place", PLACES)
 def test_discarded_work_leaves_no_trace(place: Place) -> None:
     task = make_task()

@@ -96,3 +96,45 @@ def test_mistakes_are_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(ConfigError, match=r"executor = 'ray' needs the ray extra: pip install 'fedfa\[ray\]'"):
         make_executor("ray", make_task(), 0)
+
+
+def test_a_worker_with_lanes_trains_several_clients_side_by_side() -> None:
+    """What a GPU worker does, with lanes that run on the CPU: called from several threads at once."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    from fedfa.executors.lanes import Lanes
+    from fedfa.executors.ray import Worker
+    from fedfa.place import CPU
+
+    task = make_task()
+    worker = Worker(task, 0, CPU, False)
+    base = task.initial(0).vector
+    orders = [WorkOrder(client, 0, client, 0, None, task.local.epochs, 0.0) for client in range(12)]
+    alone = [worker.train(order, base) for order in orders]
+    worker._executor = Lanes(task, 0, CPU)
+    task.targets[:40] = 0
+    with ThreadPoolExecutor(6) as threads:
+        together = list(threads.map(worker.train, orders, [base] * len(orders)))
+    for one, other in zip(alone[1:], together[1:], strict=True):
+        np.testing.assert_allclose(one.params, other.params, rtol=1e-4, atol=1e-5)
+        assert (one.num_steps, one.error) == (other.num_steps, other.error)
+    assert not np.allclose(alone[0].params, together[0].params)  # it learned from other labels
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
+def test_workers_share_a_gpu() -> None:
+    task, strategy = make_task(), fedfa.FedFaParam(concurrency=5, window=3)
+    here = fedfa.simulate(strategy, task, stop={"updates": 60}, device="cuda", precision="fp32", executor="lanes")
+    spread = fedfa.simulate(
+        strategy, task, stop={"updates": 60}, device="cuda", precision="fp32", executor="ray", workers=2
+    )
+    assert here.updates.drop("train_loss", "delta_norm").equals(spread.updates.drop("train_loss", "delta_norm"))
+    np.testing.assert_allclose(here.model, spread.model, rtol=1e-2, atol=1e-3)
+
+
+def test_a_cluster_without_gpu_says_so() -> None:
+    if torch.cuda.is_available():
+        pytest.skip("there is a GPU")
+    with pytest.raises(ConfigError, match="device = 'cuda': no GPU in this Ray cluster"):
+        fedfa.simulate("fedfa-param", make_task(), executor="ray", device="cuda", workers=1)
+    assert not ray.is_initialized()

@@ -56,8 +56,8 @@ class Quadratic:
     def label_counts(self) -> pl.DataFrame:
         return pl.DataFrame(schema={"client": pl.Int64, "label": pl.String, "examples": pl.Int64})
 
-    def evaluator(self, seed: int, place: Place = CPU) -> Callable[[np.ndarray], Score]:
-        def evaluate(w: np.ndarray) -> Score:
+    def evaluator(self, seed: int, place: Place = CPU) -> Callable[..., Score]:
+        def evaluate(w: np.ndarray, meanwhile: Callable[[], None]) -> Score:
             self.path.append(w.astype(np.float64))
             return Score(0.0, value(w))
 
@@ -88,6 +88,9 @@ class OneByOne:
 
     def discard(self, dispatch: int) -> None:
         self.orders.pop(dispatch, None)
+
+    def meanwhile(self) -> None:
+        pass
 
 
 def measured(strategy: Any, server_lr: float, lr: float) -> tuple[float, theory.Setting, float]:

@@ -87,8 +87,9 @@ def run_points(
     from fedfa.place import CPU, Place
 
     engines = {point.experiment.engine for point in todo}
-    on_gpu = any(Place.of(engine.device, engine.precision) != CPU for engine in engines)
-    shared = on_gpu or any(engine.executor == "ray" for engine in engines)  # one run then uses all there is
+    shared = any(  # one run then uses all there is
+        engine.executor == "ray" or Place.of(engine.device, engine.precision) != CPU for engine in engines
+    )
     jobs = min(jobs or (1 if shared else os.cpu_count() or 1), len(todo))
     context = multiprocessing.get_context("spawn")
     pool = ProcessPoolExecutor(jobs, mp_context=context, initializer=_watch)

@@ -308,7 +308,7 @@ class Simulation:
     def _evaluate(self) -> None:
         version = self.strategy.version
         if self.last_score[0] != version:
-            score = self._evaluator(self.strategy.model)
+            score = self._evaluator(self.strategy.model, self.executor.meanwhile)
             self.last_score = (version, score.accuracy, score.loss)
         _, accuracy, loss = self.last_score
         self.record.evaluations.append((self.accepted, self.now, version, accuracy, loss))

@@ -267,13 +267,13 @@ class Watched:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._task, name)
 
-    def evaluator(self, seed: int, place: Place = CPU) -> Callable[[Vector], Score]:
+    def evaluator(self, seed: int, place: Place = CPU) -> Callable[..., Score]:
         judge, count = self._task.evaluator(seed, place), iter(range(1 << 62))
 
-        def evaluate(model: Vector) -> Score:
+        def evaluate(model: Vector, meanwhile: Callable[[], None]) -> Score:
             if next(count) in self._wanted:
                 self.kept.append(as_array(model).copy())
-            return judge(model)
+            return judge(model, meanwhile)
 
         return evaluate
 

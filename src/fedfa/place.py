@@ -28,14 +28,17 @@ class Place:
     precision: Literal["fp32", "tf32", "bf16"] = "fp32"
 
     @classmethod
-    def of(cls, device: str = "auto", precision: str = "auto") -> "Place":
-        """``auto``: the GPU where there is one, with bf16; else the CPU with fp32."""
+    def of(cls, device: str = "auto", precision: str = "auto", elsewhere: bool = False) -> "Place":
+        """``auto``: the GPU where there is one, with bf16; else the CPU with fp32.
+
+        ``elsewhere``: on other machines, so that a GPU need not be on this one.
+        """
         require(device in ("auto", "cpu", "cuda"), f"device = {device!r}: must be auto, cpu or cuda")
         require(
             precision in ("auto", "fp32", "tf32", "bf16"),
             f"precision = {precision!r}: must be auto, fp32, tf32 or bf16",
         )
-        there = torch.cuda.is_available()
+        there = torch.cuda.is_available() or (elsewhere and device == "cuda")
         require(device != "cuda" or there, "device = 'cuda': no GPU that torch can use; set device = 'cpu'")
         if device == "cpu" or not there:
             require(precision in ("auto", "fp32"), f"precision = {precision!r}: the CPU computes in fp32")
@@ -55,6 +58,10 @@ class Place:
             return nullcontext()
         return torch.autocast(self.device, torch.bfloat16, cache_enabled=False)
 
+    def in_front(self) -> AbstractContextManager[Any]:
+        """Around what the server does itself: on a GPU, on a stream ahead of the clients' training."""
+        return nullcontext() if self.device == "cpu" else torch.cuda.stream(_front())
+
     @contextmanager
     def prepared(self) -> Iterator[None]:
         """Around a run: torch's switches as the precision asks, put back afterwards."""
@@ -69,7 +76,7 @@ class Place:
         cudnn.allow_tf32 = matmul.allow_tf32 = not exact
         torch.cuda.synchronize()
         try:
-            with torch.cuda.stream(_front()):
+            with self.in_front():
                 yield
         finally:
             torch.cuda.synchronize()

@@ -74,7 +74,8 @@ def simulate(
         afterwards.callback(torch.set_num_threads, torch.get_num_threads())
         torch.set_num_threads(threads)
         if isinstance(executor, str):
-            executor = make_executor(executor, task, seed, Place.of(device, precision), compile, workers)
+            place = Place.of(device, precision, elsewhere=executor == "ray")
+            executor = make_executor(executor, task, seed, place, compile, workers)
             afterwards.callback(executor.close)
         engine = Simulation(
             strategy=strategy,

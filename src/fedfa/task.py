@@ -123,7 +123,8 @@ class Evaluator:
         self._bound = Bound(module.to(place.device).eval())
         self._inputs, self._targets = place.put(task.test_inputs), place.put(task.test_targets)
 
-    def __call__(self, vector: Vector) -> "Score":
+    def __call__(self, vector: Vector, meanwhile: Callable[[], None]) -> "Score":
+        """``meanwhile`` is called while a GPU works on it."""
         task, total = self._task, len(self._targets)
         self._bound.load(torch.as_tensor(vector))
         sums = torch.zeros(2, dtype=torch.float64, device=self._place.device)
@@ -134,6 +135,11 @@ class Evaluator:
                 outputs = self._bound.module(laid_out(inputs))
                 found = torch.stack([task.metric(outputs, targets), task.loss(outputs, targets)])
                 sums += found.double() * len(targets)
+        if self._place.device != "cpu":
+            done = torch.cuda.Event()
+            done.record()
+            while not done.query():
+                meanwhile()
         metric, loss = (sums / total).tolist()
         return Score(metric, loss)
 

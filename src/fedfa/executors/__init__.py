@@ -50,6 +50,10 @@ class Executor(Protocol):
         """Put such outcomes back; the orders themselves are submitted again first."""
         ...
 
+    def meanwhile(self) -> None:
+        """Called again and again while the engine waits for something else, as an evaluation on a GPU."""
+        ...
+
     def close(self) -> None:
         """The run is over."""
         ...
@@ -74,11 +78,10 @@ def make_executor(
     on_gpu = place.device != "cpu"
     require(on_gpu or name != "lanes", "executor = 'lanes': needs a GPU; set device = 'cuda', or take another executor")
     require(not on_gpu or name != "batched", "executor = 'batched': is for the CPU; on a GPU take lanes or inline")
-    require(not on_gpu or name != "ray", "executor = 'ray': its workers are for the CPU; on a GPU take lanes or inline")
     if name == "ray":
         from fedfa.executors.ray import RayWorkers
 
-        return RayWorkers(task, seed, workers)
+        return RayWorkers(task, seed, workers, place, compile)
     if name == "inline":
         return Inline(task, seed, place)
     if on_gpu:

@@ -42,11 +42,14 @@ class Inline:
     def finished(self) -> dict[int, Trained]:
         return dict(self._finished)
 
-    def close(self) -> None:
-        pass
-
     def restore(self, finished: dict[int, Trained]) -> None:
         self._finished.update(finished)
+
+    def meanwhile(self) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
 
     def train(self, order: WorkOrder) -> Trained:
         task, local = self._task, self._task.local

@@ -18,12 +18,13 @@ from functools import partial
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.func import functional_call
 
 from fedfa.errors import in_a_line
 from fedfa.executors.base import Trained, WorkOrder
 from fedfa.executors.capture import CannotCapture
+from fedfa.executors.halves import Descent, only_cast
 from fedfa.flat import Layout, flattened
 from fedfa.local import own_seed
 from fedfa.place import Place
@@ -48,11 +49,13 @@ class Lanes:
 
     def __init__(self, task: Task, seed: int, place: Place, compile: bool = False) -> None:
         self._task, self._seed, self.place = task, seed, place
-        module = task.build(seed)
+        module = _uncounted(task.build(seed))
         self.layout = Layout.of(module)
         self.initial = place.put(self.layout.pack(module))
         self.module = module.to(place.device)
         self.resting = self.layout.resting(self.module)
+        self.halved: set[str] = set()
+        self.descent: Descent | None = None
         self.images = task.inputs.dim() == 4
         inputs = task.inputs.permute(0, 2, 3, 1) if self.images else task.inputs
         self.inputs, self.targets = place.put(inputs.contiguous()), place.put(task.targets)
@@ -77,8 +80,7 @@ class Lanes:
     def result(self, dispatch: int) -> Trained:
         lane = self._busy[dispatch]
         while not lane.ready():
-            if not sum(each.feed() for each in self._busy.values()):
-                time.sleep(NAP_SECONDS)
+            self.meanwhile()
         del self._busy[dispatch]
         params, loss, steps = lane.collect()
         self._free.append(lane)
@@ -99,11 +101,25 @@ class Lanes:
     def finished(self) -> dict[int, Trained]:
         return {}  # a continued run trains again what was in flight, from the same models
 
+    def restore(self, finished: dict[int, Trained]) -> None:
+        pass
+
+    def meanwhile(self) -> None:
+        if not self.feed():
+            time.sleep(NAP_SECONDS)
+
     def close(self) -> None:
         pass
 
-    def restore(self, finished: dict[int, Trained]) -> None:
-        pass
+    # Under way ---------------------------------------------------------------------------------------------------
+
+    def feed(self) -> bool:
+        """Launch what the lanes can take; whether there was any."""
+        return sum(lane.feed() for lane in self._busy.values()) > 0
+
+    def ready(self, dispatch: int) -> bool:
+        """Whether a result can be had without waiting."""
+        return self._busy[dispatch].ready()
 
     # One step ----------------------------------------------------------------------------------------------------
 
@@ -119,8 +135,10 @@ class Lanes:
     def _try(self) -> None:
         """A captured step against plain ones: a model that cannot be captured, or comes out different, is not."""
         try:
-            lane = Lane(self)
             batch = self._task.batches(self._seed, 0, 0, 1)[0]
+            if self.place.precision == "bf16":
+                self._halve(self.place.put(batch))
+            lane = Lane(self)
             order = WorkOrder(0, 0, 0, 0, self.initial, 1, 0.0)
             ends = []
             for captured in (False, False, True):
@@ -139,6 +157,26 @@ class Lanes:
             raise CannotCapture(f"a captured step differs from a plain one by {apart / max(moved, 1e-12):.1%}")
         self._free.append(lane)
 
+    def _halve(self, batch: Tensor) -> None:
+        """Keep bf16 copies of the weights that are used in no other way: each lane of its own, frozen ones for good."""
+        inputs, _ = self.examples(batch)
+        parameters = dict(self.module.named_parameters())
+        with self.place.computing(), torch.random.fork_rng(devices=None if self.place.device != "cpu" else []):
+            self.halved = only_cast(lambda: self.module(inputs), parameters)
+        for name in self.halved - set(self.layout.names):
+            parameters[name].data = parameters[name].data.to(torch.bfloat16)
+        self.halved &= set(self.layout.names)
+        if self.halved and self.place.device != "cpu" and Descent.possible():
+            self.descent = Descent(self.layout, self.halved, self.place.device)
+
+
+def _uncounted(module: nn.Module) -> nn.Module:
+    """BatchNorm counts its batches, and where its momentum is fixed never looks at the count: spare the GPU that."""
+    for part in module.modules():
+        if isinstance(part, nn.modules.batchnorm._NormBase) and part.momentum is not None:
+            part.num_batches_tracked = None
+    return module
+
 
 class Lane:
     """Everything one client in flight needs, in fixed places: a graph remembers addresses, not values."""
@@ -150,7 +188,10 @@ class Lane:
         views = layout.views(self.trainable, self.buffers)
         self._resting = {name: value.clone() for name, value in lanes.resting.items()}
         names = list(layout.names[: layout.num_parameter_tensors])
-        self._leaves = [views[name].detach().requires_grad_() for name in names]
+        self._half = self.trainable.to(torch.bfloat16) if lanes.halved else self.trainable
+        halves = layout.views(self._half, self.buffers)
+        self._leaves = [(halves if n in lanes.halved else views)[n].detach().requires_grad_() for n in names]
+        self._addresses = self._new_addresses()
         others = {name: views[name] for name in layout.names if name not in names} | self._resting
         self._names, self._tensors = names + list(others), self._leaves + list(others.values())
         self._memory = lanes.local.new_memory(self.trainable)
@@ -226,6 +267,7 @@ class Lane:
         if not self._cuda:
             self._graphs[size, prox_mu] = step
             return
+        addresses = self._addresses = self._new_addresses()
         generator = torch.cuda.default_generators[torch.cuda.current_device()]
         before = generator.graphsafe_get_state()
         generator.graphsafe_set_state(self._generator.graphsafe_get_state())  # dropout: each lane draws on its own
@@ -240,7 +282,16 @@ class Lane:
                 step()
         finally:
             generator.graphsafe_set_state(before)
-        self._graphs[size, prox_mu] = graph.replay
+        if self._lanes.descent:
+            addresses.copy_(self._pointers)  # known only now; the graph reads them when it runs
+
+        def replay(kept: Tensor = addresses) -> None:
+            graph.replay()
+
+        self._graphs[size, prox_mu] = replay
+
+    def _new_addresses(self) -> Tensor:
+        return torch.zeros(len(self._lanes.halved), dtype=torch.int64, device=self._lanes.place.device)
 
     def _step(self, size: int, prox_mu: float, loss_of: Callable[..., Tensor]) -> None:
         """One local step on the next row of the table, in place."""
@@ -250,19 +301,37 @@ class Lane:
         found = torch.autograd.grad(loss, self._leaves, allow_unused=True)
         gradients = [torch.zeros_like(leaf) if g is None else g for g, leaf in zip(found, self._leaves, strict=True)]
         with torch.no_grad():
-            if lanes.local.plain and prox_mu == 0:
-                torch._foreach_add_(self._leaves, gradients, alpha=-lanes.local.lr)  # pyright: ignore
-            else:
-                flat = torch.cat([flattened(gradient) for gradient in gradients])
-                lanes.local.step(self.trainable, flat, self._memory, self._base, prox_mu)
+            self._learn(gradients, prox_mu)
             self._loss += loss.detach()
             self._row += 1
+
+    def _learn(self, gradients: list[Tensor], prox_mu: float) -> None:
+        """The optimizer's step, in place."""
+        lanes, local = self._lanes, self._lanes.local
+        if not local.plain or prox_mu or (lanes.halved and not lanes.descent):
+            flat = torch.cat([flattened(gradient) for gradient in gradients])
+            local.step(self.trainable, flat, self._memory, self._base, prox_mu)
+            if lanes.halved:
+                self._half.copy_(self.trainable)
+            return
+        pairs = list(zip(self._leaves, gradients, strict=True))
+        if lanes.descent:
+            halves = [flattened(gradient) for leaf, gradient in pairs if leaf.dtype == torch.bfloat16]
+            self._pointers = torch.tensor([half.data_ptr() for half in halves])
+            if not torch.cuda.is_current_stream_capturing():
+                self._addresses.copy_(self._pointers)
+            lanes.descent(self._addresses, self.trainable, self._half, local.lr)
+            pairs = [(leaf, gradient) for leaf, gradient in pairs if leaf.dtype != torch.bfloat16]
+        if pairs:
+            torch._foreach_add_(*map(list, zip(*pairs, strict=True)), alpha=-local.lr)  # pyright: ignore
 
     def _load(self, base: Tensor, key: int) -> None:
         """Everything as at the start of a client's work."""
         for own, part in zip(self._parts, self._lanes.layout.parts(base), strict=True):
             own.copy_(part)
         self._base.copy_(self.trainable)
+        if self._lanes.halved:
+            self._half.copy_(self.trainable)
         for name, value in self._resting.items():
             value.copy_(self._lanes.resting[name])
         for tensor in (*self._memory, self._row, self._loss):

@@ -1,8 +1,9 @@
 """Clients trained by Ray workers, on this machine or on a cluster; events stay the engine's.
 
-Each worker is an actor that trains one client at a time, inline; work goes to free workers, the client that arrives
-first in virtual time first. A worker that dies is started again by Ray and its client is trained again: what a client
-computes depends only on its order, so nothing is lost and nothing changes.
+Each worker is an actor: on the CPU it trains one client at a time, inline; on a GPU, or a share of one, several side by
+side, in lanes. Work goes to the least loaded workers, the client that arrives first in virtual time first. A worker
+that dies is started again by Ray and its clients are trained again: what a client computes depends only on its order,
+so nothing is lost and nothing changes.
 
 Without more ado Ray starts on this machine. For a cluster: ``ray start --head`` on one machine, ``ray start --address
 HEAD:6379`` on the others (fedfa installed on each), and RAY_ADDRESS=HEAD:6379 for the command.
@@ -13,8 +14,11 @@ import os
 import re
 import socket
 import sys
+import threading
+import time
 import warnings
 from collections.abc import Callable
+from dataclasses import replace
 from heapq import heappop, heappush
 from typing import Any
 
@@ -23,26 +27,44 @@ import numpy as np
 from fedfa.errors import ConfigError, EngineError, in_a_line, require
 from fedfa.executors.base import Trained, WorkOrder
 from fedfa.executors.inline import Inline
-from fedfa.place import CPU
+from fedfa.executors.lanes import NAP_SECONDS, Lanes
+from fedfa.place import CPU, Place, as_array
 from fedfa.task import Task
 
 AHEAD = 2
 """Clients that a worker has at a time: one in hand and one to go on with."""
+AHEAD_ON_GPU = 16
+"""The same for a worker with lanes: those train side by side."""
 
 
 class Worker:
     """Lives in a process of its own."""
 
-    def __init__(self, task: Task, seed: int) -> None:
+    def __init__(self, task: Task, seed: int, place: Place, compile: bool) -> None:
         import torch
 
+        from fedfa.executors import make_executor
+
         torch.set_num_threads(1)
-        self._inline = Inline(task, seed)
+        self._place, self._lock = place, threading.Lock()
+        self._switches = place.prepared()
+        self._switches.__enter__()  # for as long as the worker lives
+        self._executor: Any = Inline(task, seed) if place == CPU else make_executor("auto", task, seed, place, compile)
 
     def train(self, order: WorkOrder, base: np.ndarray) -> Trained:
-        order.base = base.copy()  # Ray hands out read-only memory
+        """Calls come from several threads where there are lanes; the lock lets one at a time at the GPU."""
         try:
-            return self._inline.train(order)
+            with self._lock, self._place.in_front():
+                order.base = self._place.vector(base.copy())  # Ray hands out read-only memory
+                if not isinstance(self._executor, Lanes):
+                    return _on_cpu(self._executor.train(order))
+                self._executor.submit(order)
+            while True:
+                with self._lock, self._place.in_front():
+                    self._executor.feed()
+                    if self._executor.ready(order.dispatch):
+                        return _on_cpu(self._executor.result(order.dispatch))
+                time.sleep(NAP_SECONDS)
         except Exception as error:  # a client that raises must not take the run down
             return Trained.failed(error)
 
@@ -53,23 +75,36 @@ class Worker:
 class RayWorkers:
     """Hands orders to workers and collects what comes back."""
 
-    name = "ray"
-    place = CPU
+    place = CPU  # of the models between clients
 
-    def __init__(self, task: Task, seed: int, workers: int = 0) -> None:
+    def __init__(self, task: Task, seed: int, workers: int = 0, place: Place = CPU, compile: bool = False) -> None:
+        self.name = "ray" if place == CPU else f"ray, {place.device}, {place.precision}"
         self._ray = ray = _ray()
         self._started = not ray.is_initialized()
+        self.workers: list[Any] = []
         if self._started:
             _start(ray, workers)
-        count = workers or max(1, int(ray.cluster_resources().get("CPU", 1)))
+        there = ray.cluster_resources()
+        needs: dict[str, float] = {"num_cpus": 1}
+        if place.device == "cuda":
+            gpus = int(there.get("GPU", 0))
+            if not gpus:
+                self.close()
+                raise ConfigError("device = 'cuda': no GPU in this Ray cluster; set device = 'cpu', or add one")
+            count = workers or gpus
+            needs["num_gpus"] = 1 if count <= gpus else 1 / -(-count // gpus)
+        else:
+            count = workers or max(1, int(there.get("CPU", 1)))
+        self._ahead = AHEAD if place == CPU else AHEAD_ON_GPU
         bare = copy.copy(task)
         bare.prepared = {}  # captured steps belong to this process
         for name, module in list(sys.modules.items()):
             if name.startswith("fedfa_user_"):  # code of the user's own, which no worker could import
                 ray.cloudpickle.register_pickle_by_value(module)
         shared = ray.put(bare)
-        actor = ray.remote(Worker).options(num_cpus=1, max_restarts=-1, max_task_retries=-1)
-        self.workers = [actor.remote(shared, seed) for _ in range(count)]
+        threads = 1 if place == CPU else AHEAD_ON_GPU
+        actor = ray.remote(Worker).options(max_restarts=-1, max_task_retries=-1, max_concurrency=threads, **needs)
+        self.workers = [actor.remote(shared, seed, place, compile) for _ in range(count)]
         self._load = [0] * count
         self._waiting: list[tuple[float, int, WorkOrder]] = []
         self._orders: dict[int, WorkOrder] = {}
@@ -105,6 +140,9 @@ class RayWorkers:
         self._finished.update(finished)
         self._waiting = sorted(entry for entry in self._waiting if entry[1] not in finished)
 
+    def meanwhile(self) -> None:
+        pass
+
     def close(self) -> None:
         """Let the workers go, and Ray too if it was started here."""
         for worker in self.workers:
@@ -118,7 +156,7 @@ class RayWorkers:
         """Give the most urgent orders to the least loaded workers."""
         while self._waiting:
             position = self._load.index(min(self._load))
-            if self._load[position] >= AHEAD:
+            if self._load[position] >= self._ahead:
                 return
             _, dispatch, order = heappop(self._waiting)
             base, order.base = self._model(order), None
@@ -147,6 +185,10 @@ class RayWorkers:
             raise EngineError(f"ray: a worker could not train client {order.client} ({in_a_line(error)})") from error
         if self._orders.get(dispatch) is order:
             self._finished[dispatch] = trained
+
+
+def _on_cpu(trained: Trained) -> Trained:
+    return trained if trained.params is None else replace(trained, params=as_array(trained.params))
 
 
 def _ray() -> Any:
