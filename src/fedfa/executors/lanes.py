@@ -192,6 +192,7 @@ class Lane:
         halves = layout.views(self._half, self.buffers)
         self._leaves = [(halves if n in lanes.halved else views)[n].detach().requires_grad_() for n in names]
         self._addresses = self._new_addresses()
+        self._pointers = self._addresses.cpu()
         others = {name: views[name] for name in layout.names if name not in names} | self._resting
         self._names, self._tensors = names + list(others), self._leaves + list(others.values())
         self._memory = lanes.local.new_memory(self.trainable)
