@@ -58,8 +58,13 @@ class Place:
             return nullcontext()
         return torch.autocast(self.device, torch.bfloat16, cache_enabled=False)
 
+    @staticmethod
+    def front() -> torch.cuda.Stream:
+        """The GPU's stream for what the server does itself, ahead of the clients' training."""
+        return _front()
+
     def in_front(self) -> AbstractContextManager[Any]:
-        """Around what the server does itself: on a GPU, on a stream ahead of the clients' training."""
+        """Around what the server does itself."""
         return nullcontext() if self.device == "cpu" else torch.cuda.stream(_front())
 
     @contextmanager
@@ -85,7 +90,6 @@ class Place:
 
 @cache
 def _front() -> torch.cuda.Stream:
-    """Where aggregation and evaluation run: ahead of the clients' training, which everything else waits for."""
     return torch.cuda.Stream(priority=-1)
 
 

@@ -88,10 +88,16 @@ class Task:
 
     def batches(self, seed: int, client: int, nth: int, epochs: int) -> list[Tensor]:
         """Positions in ``inputs`` and ``targets`` of the batches of a client's n-th dispatch."""
-        order = shuffled(seed, client, nth, self.sizes[client], self.local.epochs)[:epochs]
-        table = torch.from_numpy(order + self._starts[client])
-        sizes = self.local.batch_sizes(self.sizes[client])
-        return [batch for epoch in table for batch in epoch.split(sizes)]
+        table, sizes = self.batch_table(seed, client, nth, epochs)
+        return [row[:size] for row, size in zip(table, sizes, strict=True)]
+
+    def batch_table(self, seed: int, client: int, nth: int, epochs: int) -> tuple[Tensor, list[int]]:
+        """The same as the rows of one table, short ones filled up with zeros; and how much of each row counts."""
+        count, width = self.sizes[client], self.local.batch_size
+        sizes = self.local.batch_sizes(count)
+        table = np.zeros((epochs, len(sizes) * width), np.int64)
+        table[:, :count] = shuffled(seed, client, nth, count, self.local.epochs)[:epochs] + self._starts[client]
+        return torch.from_numpy(table.reshape(-1, width)), sizes * epochs
 
     def digest(self, seed: int) -> str:
         """Changes with the data, who holds it, or the initial model, with what is frozen in it."""

@@ -1,10 +1,11 @@
 """In-flight clients side by side on a GPU: each has a lane of its own, and works from the moment it is dispatched.
 
 A lane is a stream, a flat model, a table of batches, and a captured graph of one local step for every batch size:
-take the next row of the table, look its examples up, forward, backward, optimizer step, move on to the next row. A
-client's whole work is that graph launched once per batch; lanes overlap, so that small batches fill the GPU together,
-and an arrival waits for its own lane alone. A GPU takes only so many launches ahead (of ResNet-18's step about fifty)
-and then blocks the host: so all lanes are fed in turn, a few steps each, while the host waits for an arrival.
+take the next row of the table, look its examples up, forward, backward, optimizer step, move on to the next row; and
+a graph of a few such steps. A client's whole work is these graphs launched one after the other; lanes overlap, so that
+small batches fill the GPU together, and an arrival waits for its own lane alone. A GPU takes only so many launches
+ahead (of ResNet-18's step about fifty) and then blocks the host: so all lanes are fed in turn, a few steps each, while
+the host waits for an arrival.
 
 Models, data and windows stay on the GPU throughout. What a client computes does not depend on its lane or its
 neighbours.
@@ -12,9 +13,10 @@ neighbours.
 
 import time
 from collections import Counter, deque
-from collections.abc import Callable
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
+from itertools import groupby
 from typing import Any
 
 import torch
@@ -31,7 +33,7 @@ from fedfa.place import Place
 from fedfa.task import Task
 
 CHUNK = 4
-"""Steps that a lane is fed at a time; two chunks are on their way, so that it never runs dry."""
+"""Steps that a lane is fed at a time, in one graph if their batches are alike; two such chunks are on their way."""
 NAP_SECONDS = 5e-5
 """The host's rest when every lane has enough."""
 WARM_UP = 3
@@ -73,8 +75,8 @@ class Lanes:
     def submit(self, order: WorkOrder) -> None:
         lane = self._free.pop(0) if self._free else Lane(self)
         self._busy[order.dispatch] = lane
-        batches = self._task.batches(self._seed, order.client, order.nth, order.epochs)
-        lane.start(order, batches, own_seed(self._seed, order.client, order.nth))
+        table, sizes = self._task.batch_table(self._seed, order.client, order.nth, order.epochs)
+        lane.start(order, table, sizes, own_seed(self._seed, order.client, order.nth))
         lane.feed()
 
     def result(self, dispatch: int) -> Trained:
@@ -135,14 +137,14 @@ class Lanes:
     def _try(self) -> None:
         """A captured step against plain ones: a model that cannot be captured, or comes out different, is not."""
         try:
-            batch = self._task.batches(self._seed, 0, 0, 1)[0]
+            table, sizes = self._task.batch_table(self._seed, 0, 0, 1)
             if self.place.precision == "bf16":
-                self._halve(self.place.put(batch))
+                self._halve(self.place.put(table[0, : sizes[0]]))
             lane = Lane(self)
             order = WorkOrder(0, 0, 0, 0, self.initial, 1, 0.0)
             ends = []
             for captured in (False, False, True):
-                lane.start(order, [batch], 0, captured)
+                lane.start(order, table[:1], sizes[:1], 0, captured)
                 lane.feed()
                 ends.append(lane.collect()[0] - self.initial)
         except Exception as error:  # capturing runs code of the user's own: whatever it raises means "not this model"
@@ -191,8 +193,6 @@ class Lane:
         self._half = self.trainable.to(torch.bfloat16) if lanes.halved else self.trainable
         halves = layout.views(self._half, self.buffers)
         self._leaves = [(halves if n in lanes.halved else views)[n].detach().requires_grad_() for n in names]
-        self._addresses = self._new_addresses()
-        self._pointers = self._addresses.cpu()
         others = {name: views[name] for name in layout.names if name not in names} | self._resting
         self._names, self._tensors = names + list(others), self._leaves + list(others.values())
         self._memory = lanes.local.new_memory(self.trainable)
@@ -200,34 +200,34 @@ class Lane:
         self._table = torch.zeros(lanes.rows, lanes.local.batch_size, dtype=torch.int64, device=device)
         self._row = torch.zeros(1, dtype=torch.int64, device=device)
         self._loss = torch.zeros((), device=device)
-        self._graphs: dict[tuple[int, float], Step] = {}
+        self._graphs: dict[tuple[int, int, float], Step] = {}
+        self._tables: list[Tensor] = []
         self._steps = 0
         self._todo: deque[Step] = deque()
-        self._marks: deque[torch.cuda.Event] = deque()
+        self._marks: deque[Any] = deque()
         self.order: WorkOrder
         self._cuda = device != "cpu"
         if self._cuda:
             self._stream = torch.cuda.Stream()
+            self._working = _On(self._stream, lanes.place.front())
             self._pool = torch.cuda.graph_pool_handle()
             self._generator = torch.Generator(device)
+            self._staging = torch.empty_like(self._table, device="cpu", pin_memory=True)
 
-    def start(self, order: WorkOrder, batches: list[Tensor], key: int, captured: bool = True) -> None:
-        """Take a client's work on; ``feed`` then sets it going."""
-        self.order, self._steps = order, len(batches)
-        sizes = [len(batch) for batch in batches]
+    def start(self, order: WorkOrder, table: Tensor, sizes: list[int], key: int, captured: bool = True) -> None:
+        """Take a client's work on, whose batches are the rows of a table; ``feed`` then sets it going."""
+        self.order, self._steps, steps = order, len(sizes), len(sizes)
+        if self._cuda:
+            self._stream.synchronize()  # what was stopped may still read the staging
+            self._staging[:steps] = table
+            table = self._staging[:steps]
         if captured:
-            for size in set(sizes):
-                if (size, order.prox_mu) not in self._graphs:
-                    self.capture(size, order.prox_mu)
-            self._todo.extend(self._graphs[size, order.prox_mu] for size in sizes)
+            self._todo.extend(self._graph(*part, order.prox_mu) for part in _chunks(sizes))
         else:
             self._todo.extend(partial(self._step, size, order.prox_mu, self._lanes.plain_loss) for size in sizes)
-        table = torch.zeros(len(batches), self._table.shape[1], dtype=torch.int64)
-        for row, batch in zip(table, batches, strict=True):
-            row[: len(batch)] = batch
-        with self._on_stream():
-            self._load(torch.as_tensor(order.base), key)
-            self._table[: len(table)].copy_(table.pin_memory() if self._cuda else table, non_blocking=True)
+        with self._on_stream(wait=True):
+            self._load(torch.as_tensor(order.base), key, order.prox_mu)
+            self._table[:steps].copy_(table, non_blocking=True)
 
     def feed(self) -> bool:
         """Launch the next few steps, unless enough are on their way; whether any were."""
@@ -235,12 +235,10 @@ class Lane:
             self._marks.popleft()
         if not self._todo or len(self._marks) >= 2:
             return False
-        with self._on_stream(wait=False):
-            for _ in range(min(CHUNK, len(self._todo))):
-                self._todo.popleft()()
+        with self._on_stream():
+            self._todo.popleft()()
             if self._cuda:
-                self._marks.append(torch.cuda.Event())
-                self._marks[-1].record()
+                self._marks.append(self._stream.record_event())
         return True
 
     def ready(self) -> bool:
@@ -254,45 +252,48 @@ class Lane:
     def collect(self) -> tuple[Tensor, float, int]:
         """The trained model, its mean loss and the number of steps; all of it must have been fed."""
         if self._cuda:
-            torch.cuda.current_stream().wait_stream(self._stream)
+            self._lanes.place.front().wait_stream(self._stream)
         return torch.cat(self._parts), float(self._loss) / self._steps, self._steps
 
-    def capture(self, size: int, prox_mu: float) -> None:
-        """A graph of one step for batches of this size."""
+    def _graph(self, size: int, steps: int, prox_mu: float) -> Step:
+        """A graph of so many steps on batches of this size."""
+        key = size, steps, prox_mu
+        if key not in self._graphs:
+            self._graphs[key] = self._captured(*key)
+        return self._graphs[key]
 
+    def _captured(self, size: int, steps: int, prox_mu: float) -> Step:
         loss_of = self._lanes.fast_loss if size == self._lanes.usual else self._lanes.plain_loss
 
-        def step() -> None:
-            self._step(size, prox_mu, loss_of)
+        def work() -> None:
+            for _ in range(steps):
+                self._step(size, prox_mu, loss_of)
 
         if not self._cuda:
-            self._graphs[size, prox_mu] = step
-            return
-        addresses = self._addresses = self._new_addresses()
+            return work
         generator = torch.cuda.default_generators[torch.cuda.current_device()]
         before = generator.graphsafe_get_state()
         generator.graphsafe_set_state(self._generator.graphsafe_get_state())  # dropout: each lane draws on its own
         try:
-            with self._on_stream():
-                self._load(self._lanes.initial, 0)
+            with self._on_stream(wait=True):
+                self._load(self._lanes.initial, 0, prox_mu)
                 for _ in range(WARM_UP):
-                    step()
+                    self._step(size, prox_mu, loss_of)
                     self._row.zero_()
+            self._blank = [self._addresses([0] * len(self._lanes.halved)) for _ in range(steps)]
+            self._filled: list[list[int]] = []
             graph = torch.cuda.CUDAGraph()
             with torch.cuda.graph(graph, pool=self._pool, stream=self._stream, capture_error_mode="thread_local"):
-                step()
+                work()
         finally:
             generator.graphsafe_set_state(before)
-        if self._lanes.descent:
-            addresses.copy_(self._pointers)  # known only now; the graph reads them when it runs
+        for table, addresses in zip(self._blank, self._filled, strict=False):
+            table.copy_(self._addresses(addresses))  # known only now; the graph reads them when it runs
+        self._tables += self._blank
+        return graph.replay
 
-        def replay(kept: Tensor = addresses) -> None:
-            graph.replay()
-
-        self._graphs[size, prox_mu] = replay
-
-    def _new_addresses(self) -> Tensor:
-        return torch.zeros(len(self._lanes.halved), dtype=torch.int64, device=self._lanes.place.device)
+    def _addresses(self, values: list[int]) -> Tensor:
+        return torch.tensor(values, dtype=torch.int64, device=self._lanes.place.device)
 
     def _step(self, size: int, prox_mu: float, loss_of: Callable[..., Tensor]) -> None:
         """One local step on the next row of the table, in place."""
@@ -318,19 +319,23 @@ class Lane:
         pairs = list(zip(self._leaves, gradients, strict=True))
         if lanes.descent:
             halves = [flattened(gradient) for leaf, gradient in pairs if leaf.dtype == torch.bfloat16]
-            self._pointers = torch.tensor([half.data_ptr() for half in halves])
-            if not torch.cuda.is_current_stream_capturing():
-                self._addresses.copy_(self._pointers)
-            lanes.descent(self._addresses, self.trainable, self._half, local.lr)
+            addresses = [half.data_ptr() for half in halves]
+            if torch.cuda.is_current_stream_capturing():
+                table = self._blank[len(self._filled)]
+                self._filled.append(addresses)
+            else:
+                table = self._addresses(addresses)
+            lanes.descent(table, self.trainable, self._half, local.lr)
             pairs = [(leaf, gradient) for leaf, gradient in pairs if leaf.dtype != torch.bfloat16]
         if pairs:
             torch._foreach_add_(*map(list, zip(*pairs, strict=True)), alpha=-local.lr)  # pyright: ignore
 
-    def _load(self, base: Tensor, key: int) -> None:
+    def _load(self, base: Tensor, key: int, prox_mu: float) -> None:
         """Everything as at the start of a client's work."""
         for own, part in zip(self._parts, self._lanes.layout.parts(base), strict=True):
             own.copy_(part)
-        self._base.copy_(self.trainable)
+        if prox_mu:
+            self._base.copy_(self.trainable)
         if self._lanes.halved:
             self._half.copy_(self.trainable)
         for name, value in self._resting.items():
@@ -340,10 +345,30 @@ class Lane:
         if self._cuda:
             self._generator.manual_seed(key)
 
-    def _on_stream(self, wait: bool = True) -> Any:
+    def _on_stream(self, wait: bool = False) -> AbstractContextManager[None]:
         """Work goes to this lane; with ``wait``, after what was asked for before on the front stream."""
         if not self._cuda:
             return nullcontext()
         if wait:
-            self._stream.wait_stream(torch.cuda.current_stream())
-        return torch.cuda.stream(self._stream)
+            self._stream.wait_stream(self._lanes.place.front())
+        return self._working
+
+
+class _On(AbstractContextManager[None]):
+    """``torch.cuda.stream`` for two streams that are known: it asks for nothing, and takes a twentieth of the time."""
+
+    def __init__(self, stream: torch.cuda.Stream, front: torch.cuda.Stream) -> None:
+        self._stream, self._front = stream, front
+
+    def __enter__(self) -> None:
+        torch.cuda.set_stream(self._stream)
+
+    def __exit__(self, *_: Any) -> None:
+        torch.cuda.set_stream(self._front)
+
+
+def _chunks(sizes: list[int]) -> Iterator[tuple[int, int]]:
+    """Steps on batches of the same size in groups of CHUNK and single ones: so that few graphs are needed."""
+    for size, group in groupby(sizes):
+        whole, rest = divmod(len(list(group)), CHUNK)
+        yield from [(size, CHUNK)] * whole + [(size, 1)] * rest
