@@ -86,8 +86,7 @@ def make_executor(
         return Inline(task, seed, place)
     if on_gpu:
         try:
-            with place.prepared():
-                return Lanes(task, seed, place, compile)
+            return Lanes.prepared(task, seed, place, compile)
         except CannotCapture as reason:
             _say_once(f"This model's steps cannot be captured ({reason}); training clients one by one.")
             return Inline(task, seed, place)

@@ -49,6 +49,15 @@ class Lanes:
 
     name = "lanes"
 
+    @classmethod
+    def prepared(cls, task: Task, seed: int, place: Place, compile: bool = False) -> "Lanes":
+        """Runs of one task and seed share their lanes: capturing takes as long as some clients' training."""
+        key = (cls.name, seed, place, compile)
+        if key not in task.prepared:
+            with place.prepared():
+                task.prepared[key] = cls(task, seed, place, compile)
+        return task.prepared[key]
+
     def __init__(self, task: Task, seed: int, place: Place, compile: bool = False) -> None:
         self._task, self._seed, self.place = task, seed, place
         module = _uncounted(task.build(seed))
@@ -111,7 +120,8 @@ class Lanes:
             time.sleep(NAP_SECONDS)
 
     def close(self) -> None:
-        pass
+        for dispatch in list(self._busy):
+            self.discard(dispatch)
 
     # Under way ---------------------------------------------------------------------------------------------------
 
