@@ -27,7 +27,7 @@ def everyone(lab: Lab, ends_at_target: bool) -> list[Contest]:
             contenders(window_of(experiment)),
             stage_of(workload, split) if ends_at_target else "to the end",
             ends_at_target,
-            caps(paper()["table2"].get(split.name, {}), experiment),
+            caps(lab, paper()["table2"].get(split.name, {}), experiment),
         )
         for workload, split in lab.splits()
         for experiment in [lab.experiment(workload, split)]
@@ -78,7 +78,7 @@ def unequal_work(lab: Lab) -> list[Contest]:
             extended(window_of(experiment)),
             "unequal work",
             ends_at_target=True,
-            most_updates=caps(paper()["table5"]["rounds"] if workload.name == "cifar10" else {}, experiment),
+            most_updates=caps(lab, paper()["table5"]["rounds"] if workload.name == "cifar10" else {}, experiment),
         )
         for workload, split in lab.last_splits()
         for epochs in [max(2, lab.experiment(workload, split).local.epochs)]
@@ -118,8 +118,13 @@ def stage_of(workload: Workload, split: Split) -> str:
     return "mild split" if split is workload.splits[-1] else "hard split"
 
 
-def caps(rounds: Mapping[str, Any], experiment: Experiment) -> dict[bool, int]:
-    """A fifth more updates than the slowest strategy of the paper took, for synchronous strategies and the others."""
+def caps(lab: Lab, rounds: Mapping[str, Any], experiment: Experiment) -> dict[bool, int]:
+    """A fifth more updates than the slowest strategy of the paper took, for synchronous strategies and the others.
+
+    At full scale only, and where the user sets no number of updates.
+    """
+    if lab.scale != "full" or experiment.stop.updates is not None:
+        return {}
     updates: dict[bool, list[float]] = {}
     for row, count in rounds.items():
         if row in STRATEGIES and isinstance(count, int | float):

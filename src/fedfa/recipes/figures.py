@@ -48,7 +48,7 @@ def figure1(lab: Lab, results: Results) -> Section:
             {"label": contender.title, "seconds": took, "waiting": wait, "round_seconds": per_round, "paper": theirs}
         )
     headers = ("Strategy", f"{SAME_WORK} updates (s)", "Faster", "Waiting", "Ours: s per round", "Paper: s per round")
-    caption = "Paper: seconds (Table 1) over rounds (Table 2) of CIFAR-10, IID. " + describe(contest.experiment, runs)
+    caption = "Paper: seconds (Table 1) over rounds (Table 2) of CIFAR-10, IID. " + describe(contest, runs)
     text = ["The same number of client updates, handed in under the same client speeds."]
     grid = Grid("The same work", headers, rows, caption)
     figure = replace(timeline_figure(runs), name="figure1")
@@ -94,7 +94,7 @@ def _accuracy(results: Results, name: str, title: str, against: str) -> Section:
     rows = [
         {"contest": contest.name} | asdict(row) for contest, runs in results for row in summarise(runs, contest.target)
     ]
-    text = [f"{describe(contest.experiment, runs)} {lacking(contest, runs)}".rstrip() for contest, runs in results]
+    text = [f"{describe(contest, runs)} {lacking(contest, runs)}".rstrip() for contest, runs in results]
     if any(run.manifest["ended"] == "accuracy" for _, runs in results for run in runs):
         text.append("A curve that ends at the target was not run any further.")
     return Section(name, title, text, figures=figures, values={"rows": rows})
@@ -124,7 +124,7 @@ def figure5(lab: Lab, results: Results) -> Section:
             own, row = [run for run in runs if run.label == contender.title], found.get(contender.title)
             rows.append((contender.title, best_cell(row), *_shares(own), seeds_cell(lab, row)))
         headers = ("Window", "Best (%)", "after a quarter of the time", "after half", "Seeds")
-        grids.append(Grid(contest.title, headers, rows, describe(contest.experiment, runs)))
+        grids.append(Grid(contest.title, headers, rows, describe(contest, runs)))
         if not runs:
             continue
         figure = accuracy_figure([running_best(run) for run in runs], "seconds", contest.target)

@@ -46,7 +46,7 @@ class Contest:
     ends_at_target: bool = False
     """Nothing is asked of its runs after the target: at full scale they end there."""
     most_updates: Mapping[bool, int] = field(default_factory=dict)
-    """Updates after which a run ends at full scale, for synchronous strategies (True) and for the others (False)."""
+    """Updates after which a run ends at the latest, for synchronous strategies (True) and for the others (False)."""
 
     @property
     def target(self) -> float:
@@ -243,13 +243,11 @@ class Lab:
         ]
 
     def _limited(self, contest: Contest, point: Point) -> Point:
-        """At full scale a run ends at the target if nothing more is asked, or at the most updates it may take."""
-        if self.scale != "full":
-            return point
+        """At full scale a run ends at the target if nothing more is asked; it may be limited in updates besides."""
         stop, folder = point.experiment.stop, point.folder
-        if stop.updates is None:
+        if contest.most_updates:
             stop = replace(stop, updates=contest.most_updates.get(point.experiment.make_strategy().synchronous))
-        if contest.ends_at_target:
+        if contest.ends_at_target and self.scale == "full":
             stop, folder = replace(stop, accuracy=contest.target), folder.with_name(f"{folder.name}{TO_TARGET}")
         return replace(point, experiment=replace(point.experiment, stop=stop), folder=folder)
 
@@ -283,7 +281,7 @@ class Lab:
 
 
 TO_TARGET = "-to-target"
-ADJUSTABLE = {"stop.seconds", "stop.diverged_updates", "local.epochs"}
+ADJUSTABLE = {"stop.seconds", "stop.diverged_updates", "local.epochs", "local.lr"}
 """Settings of a recipe that a user may change all the same."""
 OF_THE_MACHINE = {
     "model.weights",
@@ -308,14 +306,18 @@ def _settings(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     return flat
 
 
-def describe(experiment: Experiment, runs: Sequence[Run] = ()) -> str:
-    """The setting of an experiment in a few words, and what its runs add to it."""
+def describe(contest: Contest, runs: Sequence[Run] = ()) -> str:
+    """The setting of a contest in a few words, and what its runs add to it."""
+    experiment = contest.experiment
     data, local, strategy, stop = experiment.data, experiment.local, experiment.strategy, experiment.stop
     clients = runs[0].manifest["num_clients"] if runs else data.clients
     split = f"Dirichlet alpha = {data.alpha:g}" if data.partition.startswith("dirichlet") else data.partition
     part = "" if data.fraction == 1 else f"{100 * data.fraction:g} % of the data, "
     epochs = f"{local.least_epochs} to {local.epochs}" if local.least_epochs else str(local.epochs)
     until = f"{stop.updates:,} updates" if stop.seconds is None else f"budget {stop.seconds:,.0f} virtual s"
+    if contest.most_updates:
+        most = [f"{contest.most_updates[waits]:,} updates" for waits in sorted(contest.most_updates)]
+        until += f", at most {' ('.join(most)}{' for strategies that wait)' if len(most) > 1 else ''}"
     return (
         f"{data.dataset}, {part}{clients} clients ({split}), {experiment.model.label}; "
         f"M_c = {strategy['concurrency']}, K = {strategy['window']}; E = {epochs}, batch {local.batch_size}, "

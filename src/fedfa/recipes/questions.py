@@ -10,6 +10,7 @@ from fedfa.recipes.contests import window_of
 from fedfa.recipes.figures import curves
 from fedfa.recipes.lab import Contest, Lab, Results, Section, describe
 from fedfa.recipes.tables import NOT_RUN, best_cell, final_cell, reached, row_runs, scale_note, seeds_cell, value_of
+from fedfa.recipes.workloads import Split
 from fedfa.report.grid import Grid
 from fedfa.report.shapes import number
 from fedfa.report.tables import percent, summarise
@@ -20,10 +21,15 @@ MILD = {"kind": "lognormal", "median": 7.5, "sigma": 0.35}
 HEAVY = {"kind": "pareto", "scale": 3.0, "shape": 1.5, "cap": 120.0}
 WEATHERS: Mapping[str, tuple[str, Any]] = {
     "": ("paper weather, 3 s + Exp(5 s)", "paper"),
-    "-phones": ("real phones and their links", "phones"),
-    "-mild": ("milder tail: lognormal, median 7.5 s, sigma 0.35", {"speed": MILD}),
-    "-heavy": ("heavier tail: Pareto from 3 s, shape 1.5, at most 120 s", {"speed": HEAVY}),
+    "phones": ("real phones and their links", "phones"),
+    "mild": ("milder tail: lognormal, median 7.5 s, sigma 0.35", {"speed": MILD}),
+    "heavy": ("heavier tail: Pareto from 3 s, shape 1.5, at most 120 s", {"speed": HEAVY}),
 }
+
+
+def searched(split: Split, what: str = "") -> str:
+    """The folder of short runs: those of one setting are shared by all questions."""
+    return f"{split.name}-search{what and '-'}{what}"
 
 
 # FedFa-Delta ---------------------------------------------------------------------------------------------------------
@@ -42,7 +48,7 @@ def deltas(lab: Lab) -> list[Contest]:
             for step in base[:2]
             for s in ("polynomial", "hinge")
         )
-        name = f"{split.name}-delta"
+        name = searched(split)
         found += [
             Contest(name, f"{title}: from the model started from", usual, (param, *base), "delta"),
             Contest(name, f"{title}: from the current model", usual, (param, base[0], *current), "delta"),
@@ -51,7 +57,9 @@ def deltas(lab: Lab) -> list[Contest]:
         if usual.model.name == "resnet18":
             lr = GROUP_NORM_LR * usual.local.lr
             group = lab.experiment(workload, split, workload.search, model__norm="group", local__lr=lr)
-            found.append(Contest(f"{name}-group", f"{title}: GroupNorm", group, (param, *base, *current[:2]), "delta"))
+            found.append(
+                Contest(searched(split, "group"), f"{title}: GroupNorm", group, (param, *base, *current[:2]), "delta")
+            )
     return found
 
 
@@ -87,7 +95,7 @@ def refills(lab: Lab) -> list[Contest]:
     for workload, split in lab.last_splits():
         for suffix, (weather_title, weather) in WEATHERS.items():
             experiment = lab.experiment(workload, split, workload.search, weather=weather)
-            name, title = f"{split.name}-refill{suffix}", f"{workload.titled(split)}: {weather_title}"
+            name, title = searched(split, suffix), f"{workload.titled(split)}: {weather_title}"
             found.append(Contest(name, title, experiment, one_by_one(experiment), "refill"))
     return found
 
@@ -100,7 +108,7 @@ def one_by_one(experiment: Experiment) -> tuple[Contender, ...]:
         Contender("fedavg", "FedAvg", "fedavg"),
         Contender(same_weight, "differences: buffer, batch", "fedbuff"),
         Contender(f"{same_weight}:refill=immediate", "differences: buffer, at once", "fedbuff"),
-        Contender(f"fedfa-delta:window={k}", "differences: window, at once (FedFa-Delta)", "fedfa-delta"),
+        Contender(steps(experiment, k, "base")[0].spec, "differences: window, at once (FedFa-Delta)", "fedfa-delta"),
         Contender(f"{buffer}:refill=immediate", "differences: buffer, at once, eta_g = 1", "fedbuff"),
         Contender(mean, "models: buffer, batch", "fedbuff"),
         Contender(f"{mean}:refill=immediate", "models: buffer, at once", "fedbuff"),
@@ -131,7 +139,7 @@ def mixings(lab: Lab) -> list[Contest]:
                 for beta in (0.1, 0.3, 0.6, 0.9)
             )
             title = f"{workload.titled(split)}: {staleness}"
-            found.append(Contest(f"{split.name}-mixing", title, experiment, (param, *mixed), "mixing"))
+            found.append(Contest(searched(split), title, experiment, (param, *mixed), "mixing"))
     return found
 
 
@@ -164,7 +172,7 @@ def _answer(lab: Lab, results: Results, name: str, title: str, text: Sequence[st
             values.append(value_of(contest, contender, row))
         goal = percent(contest.target)
         headers = ("Strategy", "Best (%)", "Final (%)", f"Time to {goal} (s)", f"Updates to {goal}", "Seeds")
-        grids.append(Grid(contest.title, headers, cells, describe(contest.experiment, runs)))
+        grids.append(Grid(contest.title, headers, cells, describe(contest, runs)))
         if runs:
             figures.append(curves(contest, runs, f"{name}{position}"))
     return Section(name, title, [*text, scale_note(lab, results)], grids, figures, {"cells": values})

@@ -53,11 +53,7 @@ def _to_target(lab: Lab, results: Results, name: str, title: str, measure: str, 
             values.append(value_of(contest, contender, row, reported))
         headers = ("Strategy", f"Ours ({unit})", "× best", f"Paper ({unit})", "× best", "Seeds")
         headers += ("Best (%)",) if whole else ()
-        grids.append(
-            Grid(
-                f"{contest.title}: {percent(contest.target)}{goal}", headers, cells, describe(contest.experiment, runs)
-            )
-        )
+        grids.append(Grid(f"{contest.title}: {percent(contest.target)}{goal}", headers, cells, describe(contest, runs)))
     round_is = "A round is M_c updates for FedAvg, K updates for the others (one for FedAsync)."
     text = [
         f"“{FAILED}”: not every seed reached the target within the budget, or one diverged before its end; "
@@ -79,7 +75,7 @@ def table3(lab: Lab, results: Results) -> Section:
         ]
         values += [value_of(contest, c, rows.get(c.title), theirs.get(c.row)) for c in contest.contenders]
         headers = ("Strategy", "Best, ours (%)", "Best, paper (%)", "Final, ours (%)", "Seeds")
-        grids.append(Grid(contest.title, headers, cells, describe(contest.experiment, runs)))
+        grids.append(Grid(contest.title, headers, cells, describe(contest, runs)))
     text = [
         "Best test accuracy within the budget of virtual time; the paper fixes a number of rounds without naming it.",
         scale_note(lab, results),
@@ -109,7 +105,7 @@ def table4(lab: Lab, results: Results) -> Section:
             headers += [f"M_c = {contest.experiment.strategy['concurrency']}", "paper"]
         title = first.title.rsplit(",", 1)[0]
         captions = "K = min(usual K, M_c), for a buffer larger than what is in flight would never fill. "
-        rest = describe(found[-1][0].experiment, found[-1][1])
+        rest = describe(*found[-1])
         grids.append(Grid(title, tuple(headers), [(t, *c) for t, c in cells.items()], captions + rest))
     text = ["Best accuracy (%) within the same virtual time, by concurrency M_c.", scale_note(lab, results)]
     return Section("table4", "Table 4: concurrency", text, grids, values={"cells": values})
@@ -141,9 +137,7 @@ def table5(lab: Lab, results: Results) -> Section:
             )
         headers = ("Strategy", "Ours (s)", "Paper (s)", "Ours (rounds)", "Paper (rounds)", "Seeds")
         headers += ("Best (%)",) if whole else ()
-        grids.append(
-            Grid(f"{contest.title}: {percent(contest.target)}", headers, cells, describe(contest.experiment, runs))
-        )
+        grids.append(Grid(f"{contest.title}: {percent(contest.target)}", headers, cells, describe(contest, runs)))
     text = [
         "Each client draws its number of local epochs once, so that clients do unequal work; with equal work FedNova "
         "is FedAvg. How long a client takes does not depend on it. With FedFa: the Delta form, eta_g = 1/M_c.",
