@@ -182,6 +182,9 @@ def paper(
     show: Annotated[
         bool, typer.Option("--show", help="Run nothing: show the runs that are there, and say which are not.")
     ] = False,
+    markdown: Annotated[
+        Path | None, typer.Option(help="Also write tables and figures into this Markdown file, between its markers.")
+    ] = None,
     data: Data = None,
     set_: Set = None,
     as_json: AsJson = False,
@@ -201,11 +204,14 @@ def paper(
         return
     from fedfa.progress import compare_progress
     from fedfa.recipes.kitchen import choose, make, standing
+    from fedfa.recipes.markdown import check_markdown
 
     if jobs is not None and jobs < 1:
         raise ConfigError(f"--jobs {jobs}: must be at least 1")
     if minutes is not None and not minutes > 0:
         raise ConfigError(f"--minutes {minutes:g}: must be above 0")
+    if markdown is not None:
+        check_markdown(markdown)
     if minutes is not None and show:
         raise ConfigError("--show: runs nothing; leave --minutes out")
     order = choose(
@@ -227,7 +233,9 @@ def paper(
         _say(line)
     try:
         until = math.inf if minutes is None else started + 60 * minutes
-        page, sections = make(order, command=_command(), jobs=jobs, progress=compare_progress, until=until)
+        page, sections = make(
+            order, command=_command(), jobs=jobs, progress=compare_progress, until=until, markdown=markdown
+        )
     except KeyboardInterrupt:
         raise _Interrupted("Interrupted; what was done is saved. Continue with the same command.") from None
     for section in sections:
@@ -363,7 +371,16 @@ def _free_folder(wanted: Path, resume: bool) -> Path:
 
 
 def _command() -> str:
-    return shlex.join(["fedfa", *sys.argv[1:]])
+    """What was typed, as records keep it: without this machine's own paths."""
+    words: list[str] = []
+    for word in ["fedfa", *sys.argv[1:]]:
+        option, equals, value = word.rpartition("=")
+        if words[-1:] == ["--data"] or option in ("--data", "data.folder"):
+            value = "DIR"
+        elif Path(value).is_absolute():
+            value = Path(value).name
+        words.append(f"{option}{equals}{value}")
+    return shlex.join(words)
 
 
 def _resume_hint(

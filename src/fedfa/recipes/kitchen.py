@@ -12,6 +12,7 @@ from fedfa.errors import ConfigError, require
 from fedfa.models.bert import find_weights, needed
 from fedfa.recipes import BY_NAME, RECIPES
 from fedfa.recipes.lab import Contest, Lab, Recipe, Section, no_progress
+from fedfa.recipes.markdown import write_markdown
 from fedfa.recipes.page import write_page
 from fedfa.recipes.workloads import ALL, EMBEDDED, Scale, Workload, workload
 from fedfa.settings import suggest
@@ -84,8 +85,12 @@ def make(
     jobs: int | None = None,
     progress: Callable[[int], AbstractContextManager[Callable[[str], None]]] = no_progress,
     until: float = math.inf,
+    markdown: Path | None = None,
 ) -> tuple[Path, list[Section]]:
-    """Make the runs that are missing, as far as the time allows, and the page; returns it with what it shows."""
+    """Make the runs that are missing, as far as the time allows, and the page; returns it with what it shows.
+
+    ``markdown``: a file that the same tables and figures are written into.
+    """
     needed: list[tuple[Recipe, Lab, list[Contest]]] = [(r, lab, list(r.contests(lab))) for r, lab in order.recipes]
     lab = order.recipes[0][1]
     everything = [contest for _, _, contests in needed for contest in contests]
@@ -95,7 +100,10 @@ def make(
     for recipe, lab, contests in needed:
         own, left = left[: len(contests)], left[len(contests) :]
         sections.append(recipe.show(lab, own))
-    return write_page(lab, sections, results, order.name, command), sections
+    page = write_page(lab, sections, results, order.name, command)
+    if markdown is not None:
+        write_markdown(markdown, lab, sections, results, command)
+    return page, sections
 
 
 def standing(order: Order) -> tuple[int, int]:
