@@ -171,6 +171,16 @@ def test_records_are_enough_to_show(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         other.carry_out([replace(one, experiment=other.experiment(DIGITS, DIGITS.splits[-1]))])
 
 
+def test_runs_of_different_models_are_not_averaged(tmp_path: Path) -> None:
+    here = lab(tmp_path, seeds=(0, 1))
+    chosen = contest("mixed", ("FedAvg", "fedavg"))
+    runs = {point.folder: make_run("fedavg", (0.5,), seed=point.experiment.seed) for point in here.plan([chosen])}
+    assert [run.label for run in here._named(chosen, runs)] == ["FedAvg", "FedAvg"]
+    next(iter(runs.values())).manifest["task"] = "toy/cnn"
+    with pytest.raises(ConfigError, match="mixed: holds runs of toy/cnn and toy/mlp; keep one of them"):
+        here._named(chosen, runs)
+
+
 def test_markdown_without_markers_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "README.md").write_text("mine\n")
     words = ("paper", "weather", "--show", "--markdown", "README.md")

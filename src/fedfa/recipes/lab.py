@@ -120,9 +120,9 @@ class Lab:
         found = []
         for workload in self.workloads:
             runs = [run for contest, own in results if contest.experiment.data.dataset == workload.name for run in own]
-            used = {Path(run.config["model"]["weights"]).name for run in runs if run.config}
-            for weights in sorted(used if workload.weights else ()):
-                if weights != workload.weights[0]:
+            if workload.weights:
+                used = {Path(run.config["model"]["weights"]).name for run in runs}
+                for weights in sorted(used - {workload.weights[0]}):
                     found.append(f"{workload.name}: the weights {weights} stand in for {workload.weights[0]}.")
             if workload.name == "sent140" and runs:
                 held = max(int(run.clients["examples"].sum()) for run in runs)
@@ -211,12 +211,17 @@ class Lab:
 
     def _named(self, contest: Contest, runs: Mapping[Path, Run]) -> list[Run]:
         titles = {contender.spec: contender.title for contender in contest.contenders}
-        return [
+        named = [
             replace(run, manifest=run.manifest | {"label": titles[point.label]})
             for point in self._points(contest)
             for run in [runs.get(full_length(point.folder)) or runs.get(point.folder)]
             if run is not None
         ]
+        models = sorted({run.manifest["task"] for run in named})
+        require(
+            len(models) <= 1, f"{self.folder / contest.name}: holds runs of {' and '.join(models)}; keep one of them"
+        )
+        return named
 
     def plan(self, contests: Iterable[Contest]) -> list[Point]:
         """Each run once, the first to be made first.
@@ -311,6 +316,7 @@ def describe(contest: Contest, runs: Sequence[Run] = ()) -> str:
     experiment = contest.experiment
     data, local, strategy, stop = experiment.data, experiment.local, experiment.strategy, experiment.stop
     clients = runs[0].manifest["num_clients"] if runs else data.clients
+    model = runs[0].manifest["task"].partition("/")[2] if runs else experiment.model.label
     split = f"Dirichlet alpha = {data.alpha:g}" if data.partition.startswith("dirichlet") else data.partition
     part = "" if data.fraction == 1 else f"{100 * data.fraction:g} % of the data, "
     epochs = f"{local.least_epochs} to {local.epochs}" if local.least_epochs else str(local.epochs)
@@ -319,7 +325,7 @@ def describe(contest: Contest, runs: Sequence[Run] = ()) -> str:
         most = [f"{contest.most_updates[waits]:,} updates" for waits in sorted(contest.most_updates)]
         until += f", at most {' ('.join(most)}{' for strategies that wait)' if len(most) > 1 else ''}"
     return (
-        f"{data.dataset}, {part}{clients} clients ({split}), {experiment.model.label}; "
+        f"{data.dataset}, {part}{clients} clients ({split}), {model}; "
         f"M_c = {strategy['concurrency']}, K = {strategy['window']}; E = {epochs}, batch {local.batch_size}, "
         f"lr {local.lr:g}, {local.optimizer}; {until}. {travelling(runs)}"
     ).rstrip()
