@@ -5,13 +5,13 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 from fedfa.data import locate
 from fedfa.errors import ConfigError, require
 from fedfa.models.bert import find_weights, needed
 from fedfa.recipes import BY_NAME, RECIPES
-from fedfa.recipes.lab import Contest, Lab, Recipe, Section, no_progress
+from fedfa.recipes.lab import Contest, Lab, Recipe, Results, Section, no_progress
 from fedfa.recipes.markdown import write_markdown
 from fedfa.recipes.page import write_page
 from fedfa.recipes.workloads import ALL, EMBEDDED, Scale, Workload, workload
@@ -91,19 +91,25 @@ def make(
 
     ``markdown``: a file that the same tables and figures are written into.
     """
-    needed: list[tuple[Recipe, Lab, list[Contest]]] = [(r, lab, list(r.contests(lab))) for r, lab in order.recipes]
     lab = order.recipes[0][1]
+    sections, results = carry_out(order, command=command, jobs=jobs, progress=progress, until=until)
+    page = write_page(lab, sections, results, order.name, command)
+    if markdown is not None:
+        write_markdown(markdown, lab, sections, results, command)
+    return page, sections
+
+
+def carry_out(order: Order, **how: Any) -> tuple[list[Section], Results]:
+    """What the recipes show, and the runs behind it; ``how`` goes to the lab."""
+    needed: list[tuple[Recipe, Lab, list[Contest]]] = [(r, lab, list(r.contests(lab))) for r, lab in order.recipes]
     everything = [contest for _, _, contests in needed for contest in contests]
-    results = lab.carry_out(everything, command=command, jobs=jobs, progress=progress, until=until)
+    results = order.recipes[0][1].carry_out(everything, **how)
     left = list(results)
     sections = []
     for recipe, lab, contests in needed:
         own, left = left[: len(contests)], left[len(contests) :]
         sections.append(recipe.show(lab, own))
-    page = write_page(lab, sections, results, order.name, command)
-    if markdown is not None:
-        write_markdown(markdown, lab, sections, results, command)
-    return page, sections
+    return sections, results
 
 
 def standing(order: Order) -> tuple[int, int]:

@@ -22,6 +22,13 @@ def check_markdown(file: Path) -> None:
 
 def write_markdown(file: Path, lab: Lab, sections: Sequence[Section], results: Results, command: str) -> None:
     """Replace what stands between the markers; a file that is not there yet is made of them alone."""
+    with_text = replaced(file, lab, sections, results, command)
+    with atomic(file) as handle:
+        handle.write(with_text.encode())
+
+
+def replaced(file: Path, lab: Lab, sections: Sequence[Section], results: Results, command: str) -> str:
+    """The file's text as it shall be."""
     before, after = _around(file)
     parts = [f"{introduction(lab)} Everything between the two markers is made by:", f"```\n{command}\n```"]
     for section in sections:
@@ -32,8 +39,7 @@ def write_markdown(file: Path, lab: Lab, sections: Sequence[Section], results: R
             parts += [f"![{figure.title}]({Path(picture).as_posix()})", f"{figure.title}. {figure.caption}"]
     runs = {run.folder: run for _, own in results for run in own}
     parts += ["## The runs", *_runs(lab, list(runs.values())), names(results).as_markdown()]
-    with atomic(file) as handle:
-        handle.write("\n\n".join([f"{before}{BEGIN}", *parts, f"{END}{after}"]).encode())
+    return "\n\n".join([f"{before}{BEGIN}", *parts, f"{END}{after}"])
 
 
 def _around(file: Path) -> tuple[str, str]:
