@@ -203,6 +203,8 @@ def test_without_data_the_embedded_one_serves(tmp_path: Path, monkeypatch: pytes
         (["table1", "--task", "cifar10"], "--task cifar10: dataset = 'cifar10': say where it is"),
         (["table1", "--task", "cifar10", "--data", "nowhere"], "nowhere: no such folder; give one that holds cifar10"),
         (["table1", "--set", "local.lr=-1"], "digits-noniid: local.lr = -1.0: must be above 0"),
+        (["table1", "--show", "--minutes", "1"], "--show: runs nothing; leave --minutes out"),
+        (["table1", "--minutes", "0"], "--minutes 0: must be above 0"),
         (["table1", "--seeds", "a"], "--seeds a: must be whole numbers"),
         (["table1", "--seeds", "-1"], "--seeds -1: must be whole numbers, 0 or more"),
     ],
