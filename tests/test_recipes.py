@@ -56,9 +56,9 @@ def test_every_recipe_is_valid_at_every_scale(workload, scale, tmp_path: Path) -
     here = Lab(scale, (workload,), (0, 1), tmp_path)
     for recipe in RECIPES:
         contests = list(recipe.contests(here))
-        plan = here._plan(contests)
+        plan = here.plan(contests)
         assert len(plan) == len({(c.name, d.spec) for c in contests for d in c.contenders}) * 2
-        for point in plan.values():
+        for point in plan:
             settings = point.experiment.as_table()["strategy"]
             assert settings["concurrency"] == point.experiment.strategy["concurrency"]
             size = settings.get("window", settings.get("buffer"))
@@ -111,13 +111,13 @@ def test_best_accuracies_and_extensions(tmp_path: Path) -> None:
     chosen = contest("cifar10-noniid", ("FedAvg", "fedavg"), ("FedFa-Param", "fedfa-param"))
     runs = [make_run("FedAvg", (0.5, 0.6, 0.4)), make_run("FedFa-Param", (0.3,))]
     rows = table3(lab(tmp_path), [(chosen, runs)]).grids[0].rows
-    assert list(rows) == [("FedAvg", "60.0", "65.7", "40.0"), ("FedFa-Param", "30.0", "65.4", "30.0")]
+    assert list(rows) == [("FedAvg", "60.0", "65.7", "40.0", "1"), ("FedFa-Param", "30.0", "65.4", "30.0", "1")]
     other = contest("x", ("FedNova", "fednova"), ("FedNova with FedFa", "fedfa-nova"))
     cifar = replace(other, experiment=replace(other.experiment, data=replace(other.experiment.data, dataset="cifar10")))
     runs = [make_run("FedNova", (0.5,)), make_run("FedNova with FedFa", (0.8,))]
     rows = table5(lab(tmp_path), [(cifar, runs)]).grids[0].rows
-    assert rows[0] == ("FedNova", "failed", "4,576", "failed", "390", "50.0")
-    assert rows[1][2:] == ("1,290", rows[1][3], "331", "80.0")
+    assert rows[0] == ("FedNova", "failed", "4,576", "failed", "390", "0 of 1", "50.0")
+    assert rows[1][2:] == ("1,290", rows[1][3], "331", "1 of 1", "80.0")
 
 
 # Carried out ---------------------------------------------------------------------------------------------------------
@@ -129,14 +129,14 @@ def test_everything_on_the_embedded_data(tmp_path: Path) -> None:
     for setting in SHORT:
         words += ["--set", setting]
     done = last_json(call(*words, cwd=tmp_path))
-    assert set(done) == {"scale", "page"} | set(BY_NAME)
+    assert set(done) == {"scale", "page", "runs", "wanted"} | set(BY_NAME)
     page = (tmp_path / done["page"]).read_text()
     assert all(f'id="about-{name}"' in page for name in BY_NAME)
     ids = re.findall(r'id="([^"]+)"', page.split("<script")[0])
     assert len(ids) == len(set(ids))
     assert "fedfa paper all" in page
     manifests = {path: path.stat().st_mtime_ns for path in (tmp_path / "p").rglob("manifest.json")}
-    assert len(manifests) == 3 + 20 + 4 + 4 * 6 + 4
+    assert len(manifests) == done["runs"] == done["wanted"] == 3 + 20 + 4 + 4 * 6 + 4 + 13 + 30 + 12
     one = last_json(call(*words, cwd=tmp_path))
     assert {path: path.stat().st_mtime_ns for path in (tmp_path / "p").rglob("manifest.json")} == manifests
     assert one == done
@@ -152,8 +152,11 @@ def test_everything_on_the_embedded_data(tmp_path: Path) -> None:
 
 def test_full_scale_ends_at_the_target_unless_more_is_asked(tmp_path: Path) -> None:
     here = lab(tmp_path, "full", ("stop.seconds=300", "compare.target=0.3", "engine.evaluate_every=5"))
-    to_target, whole = BY_NAME["table1"].contests(here)[1:], BY_NAME["figure3"].contests(here)[1:]
-    few = [[replace(c, contenders=c.contenders[6:7]) for c in found] for found in (to_target, whole)]
+    to_target, whole = BY_NAME["table1"].contests(here)[1:], BY_NAME["table3"].contests(here)[1:]
+    few = [
+        [replace(c, contenders=tuple(d for d in c.contenders if d.row == "fedfa-param")) for c in found]
+        for found in (to_target, whole)
+    ]
     ((_, (short,)),) = here.carry_out(few[0], jobs=1)
     assert short.manifest["ended"] == "accuracy"
     assert short.label == "FedFa-Param"
@@ -200,6 +203,8 @@ def test_without_data_the_embedded_one_serves(tmp_path: Path, monkeypatch: pytes
         (["table1", "--task", "cifar10"], "--task cifar10: dataset = 'cifar10': say where it is"),
         (["table1", "--task", "cifar10", "--data", "nowhere"], "nowhere: no such folder; give one that holds cifar10"),
         (["table1", "--set", "local.lr=-1"], "digits-noniid: local.lr = -1.0: must be above 0"),
+        (["table1", "--show", "--minutes", "1"], "--show: runs nothing; leave --minutes out"),
+        (["table1", "--minutes", "0"], "--minutes 0: must be above 0"),
         (["table1", "--seeds", "a"], "--seeds a: must be whole numbers"),
         (["table1", "--seeds", "-1"], "--seeds -1: must be whole numbers, 0 or more"),
     ],

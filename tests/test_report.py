@@ -78,6 +78,7 @@ def make_run(
     manifest = {
         "label": label,
         "strategy": {"name": label, "concurrency": 2},
+        "task": "toy/mlp",
         "seed": seed,
         "synchronous": synchronous,
         "round_size": 2,

@@ -26,7 +26,7 @@ from fedfa.weather import Delay
 if TYPE_CHECKING:
     from fedfa.engine import OnTheWay, Simulation
 
-_PLAIN = ("now", "accepted", "fruitless", "dispatches", "unfilled", "wake_at")
+_PLAIN = ("now", "accepted", "fruitless", "dispatches", "unfilled", "wake_at", "sound_at")
 
 
 def fingerprint(engine: "Simulation") -> str:

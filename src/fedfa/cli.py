@@ -4,10 +4,12 @@ Nothing heavy is imported before a command needs it, so that ``fedfa --help`` an
 """
 
 import json
+import math
 import re
 import shlex
 import signal
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -174,26 +176,44 @@ def paper(
     ] = "0",
     out: Annotated[Path | None, typer.Option(help="Folder for the results; by default runs/paper-SCALE.")] = None,
     jobs: Annotated[int | None, typer.Option(help="Runs at a time; by default one per core.")] = None,
+    minutes: Annotated[
+        float | None, typer.Option(help="Stop after so many minutes; the same command goes on from there.")
+    ] = None,
+    show: Annotated[
+        bool, typer.Option("--show", help="Run nothing: show the runs that are there, and say which are not.")
+    ] = False,
+    markdown: Annotated[
+        Path | None, typer.Option(help="Also write tables and figures into this Markdown file, between its markers.")
+    ] = None,
     data: Data = None,
     set_: Set = None,
     as_json: AsJson = False,
 ) -> None:
     """Make a table or figure of the FedFa paper, our numbers beside the paper's; without NAME, list them.
 
-    NAME is one of table1 ... table5, figure1 ... figure6, weather, or all.
+    NAME is one of table1 ... table5, figure1 ... figure6, delta, refill, mixing, weather, or all.
 
-    Runs that are in the results folder already are kept, so an interrupted command is continued by repeating it.
+    Runs that are in the results folder already are kept, so an interrupted command is continued by repeating it. The
+    most informative ones are made first.
     """
+    started = time.time()
     if name is None:
         from fedfa.recipes import list_recipes
 
         _print(list_recipes())
         return
     from fedfa.progress import compare_progress
-    from fedfa.recipes.kitchen import choose, make
+    from fedfa.recipes.kitchen import choose, make, standing
+    from fedfa.recipes.markdown import check_markdown
 
     if jobs is not None and jobs < 1:
         raise ConfigError(f"--jobs {jobs}: must be at least 1")
+    if minutes is not None and not minutes > 0:
+        raise ConfigError(f"--minutes {minutes:g}: must be above 0")
+    if markdown is not None:
+        check_markdown(markdown)
+    if minutes is not None and show:
+        raise ConfigError("--show: runs nothing; leave --minutes out")
     order = choose(
         name,
         scale=scale,
@@ -201,6 +221,7 @@ def paper(
         seeds=_seeds(seeds),
         folder=out or Path("runs") / f"paper-{scale}",
         overrides=_overrides(set_, data),
+        only_show=show,
     )
     try:
         order.folder.mkdir(parents=True, exist_ok=True)
@@ -211,7 +232,10 @@ def paper(
     for line in order.remarks:
         _say(line)
     try:
-        page, sections = make(order, command=_command(), jobs=jobs, progress=compare_progress)
+        until = math.inf if minutes is None else started + 60 * minutes
+        page, sections = make(
+            order, command=_command(), jobs=jobs, progress=compare_progress, until=until, markdown=markdown
+        )
     except KeyboardInterrupt:
         raise _Interrupted("Interrupted; what was done is saved. Continue with the same command.") from None
     for section in sections:
@@ -221,9 +245,13 @@ def paper(
         for figure in section.figures:
             _say(f"Figure: {order.folder / 'figures' / figure.name}.pdf")
     _say(f"Page: {page}")
+    there, wanted = standing(order)
+    if minutes is not None or show:
+        more = f"{there} of {wanted} runs are there"
+        _say(f"{more}; repeat the command{' without --show' if show else ''} to go on" if there < wanted else more)
     if as_json:
         values = {section.name: dict(section.values) for section in sections}
-        print(json.dumps({"scale": scale, "page": str(page)} | values))
+        print(json.dumps({"scale": scale, "page": str(page), "runs": there, "wanted": wanted} | values))
 
 
 @app.command()
@@ -343,7 +371,16 @@ def _free_folder(wanted: Path, resume: bool) -> Path:
 
 
 def _command() -> str:
-    return shlex.join(["fedfa", *sys.argv[1:]])
+    """What was typed, as records keep it: without this machine's own paths."""
+    words: list[str] = []
+    for word in ["fedfa", *sys.argv[1:]]:
+        option, equals, value = word.rpartition("=")
+        if words[-1:] == ["--data"] or option in ("--data", "data.folder"):
+            value = "DIR"
+        elif Path(value).is_absolute():
+            value = Path(value).name
+        words.append(f"{option}{equals}{value}")
+    return shlex.join(words)
 
 
 def _resume_hint(

@@ -1,6 +1,7 @@
 """Several strategies under the same weather and the same data split, for several seeds."""
 
 import logging
+import math
 import multiprocessing
 import os
 import signal
@@ -33,6 +34,8 @@ class Point:
     label: str
     experiment: Experiment
     folder: Path
+    rank: tuple[int, ...] = ()
+    """Points of a lower rank are run first."""
 
 
 def points(experiment: Experiment, specs: Sequence[str], seeds: Sequence[int], out: Path) -> list[Point]:
@@ -77,12 +80,17 @@ def _file_name(spec: str) -> str:
 
 
 def run_points(
-    todo: Sequence[Point], *, command: str = "", resume: bool = False, jobs: int | None = None
+    todo: Sequence[Point],
+    *,
+    command: str = "",
+    resume: bool = False,
+    jobs: int | None = None,
+    until: float = math.inf,
 ) -> Iterator[Run]:
     """Run all points, several at a time in processes of their own; runs as they finish.
 
-    Those of one setting and seed come one after the other, so that they share data and prepared training steps.
-    Closing the iterator (or Ctrl-C) ends the processes; each leaves a checkpoint that ``resume`` continues.
+    Closing the iterator (or Ctrl-C) ends the processes; each leaves a checkpoint that ``resume`` continues. So does
+    the time ``until`` (as ``time.time()`` tells it): what is not finished by then is saved, and not among the runs.
     """
     from fedfa.place import CPU, Place
 
@@ -93,13 +101,11 @@ def run_points(
     jobs = min(jobs or (1 if shared else os.cpu_count() or 1), len(todo))
     context = multiprocessing.get_context("spawn")
     pool = ProcessPoolExecutor(jobs, mp_context=context, initializer=_watch)
-    alike: dict[str, list[Point]] = {}
-    for point in todo:
-        alike.setdefault(ingredients(point.experiment), []).append(point)
-    waiting = [pool.submit(_run_point, p, command, resume) for group in alike.values() for p in group]
+    waiting = [pool.submit(_run_point, point, command, resume, until) for point in in_order(todo)]
     try:
         for done in as_completed(waiting):
-            yield done.result()
+            if (run := done.result()) is not None:
+                yield run
     except KeyboardInterrupt:
         logger.warning("Saving the runs in hand; Ctrl-C again ends at once.")
         raise
@@ -118,6 +124,14 @@ def run_points(
             for process in processes:
                 process.kill()
             raise
+
+
+def in_order(todo: Sequence[Point]) -> list[Point]:
+    """By rank; among equals those of one setting and seed together, for they share data and prepared steps."""
+    first: dict[tuple[Any, ...], int] = {}
+    for position, point in enumerate(todo):
+        first.setdefault((point.rank, ingredients(point.experiment)), position)
+    return sorted(todo, key=lambda point: (point.rank, first[point.rank, ingredients(point.experiment)]))
 
 
 AGAIN_SECONDS = 2.0
@@ -145,17 +159,25 @@ def _watch() -> None:
     threading.Thread(target=follow_parent, daemon=True).start()
 
 
-def _run_point(point: Point, command: str, resume: bool) -> Run:
+def _run_point(point: Point, command: str, resume: bool, until: float) -> Run | None:
+    """The finished run; None where the time was over before."""
     if _stop_asked:
         raise KeyboardInterrupt
+    if time.time() >= until:
+        return None
     experiment, key = point.experiment, ingredients(point.experiment)
     if key not in _last_task:
         _last_task.clear()
         _last_task[key] = experiment.make_task()
-    run = experiment.run(
-        point.folder, resume=resume, label=point.label, command=command, task=_last_task[key],
-        interrupted=lambda: _stop_asked > 0,
-    )  # fmt: skip
+    try:
+        run = experiment.run(
+            point.folder, resume=resume, label=point.label, command=command, task=_last_task[key],
+            interrupted=lambda: _stop_asked > 0 or time.time() >= until,
+        )  # fmt: skip
+    except KeyboardInterrupt:
+        if _stop_asked:
+            raise
+        return None
     return replace(run, model=None)
 
 

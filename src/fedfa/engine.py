@@ -46,12 +46,26 @@ class Stop:
     """An evaluation shows at least this accuracy."""
     wall_seconds: float | None = None
     """Real seconds; the only one that makes a run depend on the machine."""
+    diverged_below: float | None = None
+    """No evaluation reaches this accuracy ..."""
+    diverged_updates: int | None = None
+    """... for so many accepted updates in a row: the run has diverged. Both or neither."""
 
     def __post_init__(self) -> None:
         limits = {f.name: getattr(self, f.name) for f in fields(self)}
-        require(any(v is not None for v in limits.values()), f"set at least one of {', '.join(limits)}")
+        ends = [name for name in limits if not name.startswith("diverged")]
+        require(any(limits[name] is not None for name in ends), f"set at least one of {', '.join(ends)}")
         for name, value in limits.items():
             require(value is None or 0 < value < math.inf, f"{name} = {value}: must be above 0, and finite")
+        require(
+            (self.diverged_below is None) == (self.diverged_updates is None),
+            "diverged_below: goes with diverged_updates; set both or neither",
+        )
+
+    @property
+    def limits(self) -> dict[str, float]:
+        """Those that are set."""
+        return {name: value for name, value in asdict(self).items() if value is not None}
 
 
 @dataclass(slots=True)
@@ -130,6 +144,7 @@ class Simulation:
         self.dispatches = 0
         self.unfilled = 0
         self.last_score = (-1, math.nan, math.nan)  # version, accuracy, loss
+        self.sound_at = 0
         self.earlier_wall = 0.0
         self.heap: list[tuple[float, int, int]] = []
         self.in_flight: dict[int, OnTheWay] = {}
@@ -141,6 +156,8 @@ class Simulation:
         self._most_updates = math.inf if stop.updates is None else stop.updates
         self._most_seconds = math.inf if stop.seconds is None else stop.seconds
         self._enough_accuracy = math.inf if stop.accuracy is None else stop.accuracy
+        self._sound_accuracy = 0.0 if stop.diverged_below is None else stop.diverged_below
+        self._unsound_updates = math.inf if stop.diverged_updates is None else stop.diverged_updates
 
     # The loop --------------------------------------------------------------------------------------------------------
 
@@ -311,6 +328,10 @@ class Simulation:
             score = self._evaluator(self.strategy.model, self.executor.meanwhile)
             self.last_score = (version, score.accuracy, score.loss)
         _, accuracy, loss = self.last_score
+        if accuracy >= self._sound_accuracy:
+            self.sound_at = self.accepted
+        elif (lasted := self.accepted - self.sound_at) >= self._unsound_updates:
+            self.hopeless = f"diverged: accuracy below {self._sound_accuracy:g} for {lasted} updates"
         self.record.evaluations.append((self.accepted, self.now, version, accuracy, loss))
 
     def _reached(self) -> str:
@@ -367,7 +388,7 @@ class Simulation:
             "update_weight": strategy.update_weight,
             "concurrency": strategy.concurrency,
             "seed": self.seed,
-            "stop": asdict(self.stop),
+            "stop": self.stop.limits,
             **({"fingerprint": self.fingerprint, "digest": self.digest} if self.folder is not None else {}),
             "ended": ended,
             "seconds": self.now,

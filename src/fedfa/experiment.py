@@ -129,6 +129,12 @@ class Experiment:
             del plain["data"], plain["model"], plain["local"]
         return plain
 
+    def as_recorded(self) -> dict[str, Any]:
+        """The same, but for where this machine keeps its data: that is nothing of the run."""
+        table = self.as_table()
+        table.get("data", {}).pop("folder", None)
+        return table
+
     def make_strategy(self) -> Strategy:
         return make_strategy(self.strategy, "strategy")
 
@@ -171,7 +177,7 @@ class Experiment:
         def write_config() -> None:
             if out is not None:
                 with atomic(out / "config.toml") as file:
-                    file.write(to_toml(self.as_table()).encode())
+                    file.write(to_toml(self.as_recorded()).encode())
 
         if out is not None:
             require(not out.exists() or out.is_dir(), f"{out}: is a file; give a folder")
@@ -193,7 +199,7 @@ class Experiment:
                 out.rmdir()
             raise
         write_config()  # once more: a continued run may have been given another stop
-        return replace(run, config=self.as_table())
+        return replace(run, config=self.as_recorded())
 
 
 def load_experiment(file: str | Path | None = None, overrides: Sequence[str] = ()) -> Experiment:

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -106,6 +105,6 @@ def _same_run(folder: Path, engine: Simulation) -> Run:
     run = read_run(folder)
     if run.manifest["fingerprint"] != engine.fingerprint:
         raise RecordError(f"{folder}: holds a finished run with other settings; choose another folder")
-    if run.manifest["stop"] != asdict(engine.stop):
+    if {name: value for name, value in run.manifest["stop"].items() if value is not None} != engine.stop.limits:
         raise RecordError(f"{folder}: holds a run that has ended at another stop; choose another folder")
     return run

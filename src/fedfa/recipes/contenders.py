@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+LAST_LEADING = 3
+
 
 @dataclass(frozen=True, slots=True)
 class Contender:
@@ -10,6 +12,12 @@ class Contender:
     spec: str
     title: str
     row: str
+    turn: int = 0
+    """Whose runs are made first: the lowest."""
+
+    @property
+    def leading(self) -> bool:
+        return self.turn <= LAST_LEADING
 
 
 def contenders(window: int) -> tuple[Contender, ...]:
@@ -20,16 +28,16 @@ def contenders(window: int) -> tuple[Contender, ...]:
     """
     k = window
     return (
-        Contender("fedavg", "FedAvg", "fedavg"),
-        Contender("fedasync", "FedAsync", "fedasync"),
-        Contender(f"fedbuff:buffer={k}:origin=current", "FedBuff (model mean)", "fedbuff"),
-        Contender(f"fedbuff:buffer={k}:refill=immediate:staleness=polynomial", "FedBuff (its paper)", "fedbuff"),
-        Contender(f"port-urgent:buffer={k}", "Port-Urgent", "port-urgent"),
-        Contender(f"port-non-urgent:buffer={k}", "Port-Non-Urgent", "port-non-urgent"),
+        Contender("fedavg", "FedAvg", "fedavg", 3),
+        Contender("fedasync", "FedAsync", "fedasync", 5),
+        Contender(f"fedbuff:buffer={k}:origin=current", "FedBuff (model mean)", "fedbuff", 2),
+        Contender(f"fedbuff:buffer={k}:refill=immediate:staleness=polynomial", "FedBuff (its paper)", "fedbuff", 2),
+        Contender(f"port-urgent:buffer={k}", "Port-Urgent", "port-urgent", 4),
+        Contender(f"port-non-urgent:buffer={k}", "Port-Non-Urgent", "port-non-urgent", 4),
         Contender(f"fedfa-param:window={k}", "FedFa-Param", "fedfa-param"),
-        Contender(f"fedfa-delta:window={k}", "FedFa-Delta 1/M_c", "fedfa-delta"),
-        Contender(f"fedfa-delta:window={k}:server_lr={1 / k:g}", "FedFa-Delta 1/K", "fedfa-delta"),
-        Contender(f"fedfa-delta:window={k}:server_lr=1.0", "FedFa-Delta as printed", "fedfa-delta"),
+        Contender(f"fedfa-delta:window={k}", "FedFa-Delta 1/M_c", "fedfa-delta", 1),
+        Contender(f"fedfa-delta:window={k}:server_lr={1 / k:g}", "FedFa-Delta 1/K", "fedfa-delta", 6),
+        Contender(f"fedfa-delta:window={k}:server_lr=1.0", "FedFa-Delta as printed", "fedfa-delta", 6),
     )
 
 

@@ -8,19 +8,17 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from fedfa.recipes.contenders import Contender, some
+from fedfa.recipes.contests import SAME_WORK
 from fedfa.recipes.lab import Contest, Lab, Results, Section, describe, paper
-from fedfa.recipes.workloads import EMBEDDED
+from fedfa.recipes.tables import NOT_RUN, best_cell, seeds_cell
 from fedfa.record import Run
 from fedfa.report.figures import accuracy_figure, label_figure, timeline_figure
 from fedfa.report.grid import Grid
 from fedfa.report.shapes import PALETTE, Figure, Line, number, numbers
-from fedfa.report.tables import accuracy_cell, summarise
+from fedfa.report.tables import summarise
 from fedfa.report.timeline import waiting_share
 from fedfa.weather import weather_from
 
-SAME_WORK = 200
-WINDOWS = (2, 5, 10, 20)
 ALPHAS = (0.1, 0.5, 5.0)
 
 
@@ -31,17 +29,11 @@ def _titled(figure: Figure, name: str, title: str) -> Figure:
 # Figure 1: who waits -------------------------------------------------------------------------------------------------
 
 
-def same_work(lab: Lab) -> list[Contest]:
-    """A synchronous, a semi-asynchronous and a fully asynchronous strategy until the same number of updates is in."""
-    experiment = lab.experiment(EMBEDDED, EMBEDDED.splits[-1], stop={"updates": SAME_WORK})
-    chosen = some(experiment.strategy["window"], "fedavg", "fedbuff", "fedfa-param")
-    return [
-        Contest("same-work", f"{SAME_WORK} updates", experiment, tuple(c for c in chosen if "paper" not in c.title))
-    ]
-
-
 def figure1(lab: Lab, results: Results) -> Section:
     (contest, runs) = results[0]
+    title = "Figure 1: who waits, and what it costs"
+    if {run.label for run in runs} != {contender.title for contender in contest.contenders}:
+        return Section("figure1", title, [f"{contest.title}: {NOT_RUN}."], values={"rows": []})
     seconds, rounds = paper()["table1"]["cifar10-iid"], paper()["table2"]["cifar10-iid"]
     slowest = fmean(run.seconds for run in runs if run.label == contest.contenders[0].title)
     rows, values = [], []
@@ -56,33 +48,32 @@ def figure1(lab: Lab, results: Results) -> Section:
             {"label": contender.title, "seconds": took, "waiting": wait, "round_seconds": per_round, "paper": theirs}
         )
     headers = ("Strategy", f"{SAME_WORK} updates (s)", "Faster", "Waiting", "Ours: s per round", "Paper: s per round")
-    caption = "Paper: seconds (Table 1) over rounds (Table 2) of CIFAR-10, IID. " + describe(contest.experiment, runs)
+    caption = "Paper: seconds (Table 1) over rounds (Table 2) of CIFAR-10, IID. " + describe(contest, runs)
     text = ["The same number of client updates, handed in under the same client speeds."]
     grid = Grid("The same work", headers, rows, caption)
     figure = replace(timeline_figure(runs), name="figure1")
-    return Section("figure1", "Figure 1: who waits, and what it costs", text, [grid], [figure], {"rows": values})
+    return Section("figure1", title, text, [grid], [figure], {"rows": values})
 
 
 # Figure 2: who holds what --------------------------------------------------------------------------------------------
 
 
-def nothing(lab: Lab) -> list[Contest]:
-    return []
-
-
 def figure2(lab: Lab, results: Results) -> Section:
     figures, values = [], []
+    text = ["In Dirichlet splits, the smaller alpha, the fewer labels a client sees."]
     for workload, split in lab.last_splits():
         partition = lab.experiment(workload, split).data.partition
-        drawn = {f"alpha = {alpha:g}": {"data__alpha": alpha} for alpha in ALPHAS}
+        drawn: dict[str, dict[str, Any]] = {f"alpha = {alpha:g}": {"data__alpha": alpha} for alpha in ALPHAS}
         for title, changes in (drawn if partition.startswith("dirichlet") else {f"{partition} split": {}}).items():
             experiment = replace(lab.experiment(workload, split, **changes), seed=lab.seeds[0])
-            counts = experiment.make_task().label_counts()
+            counts = lab.label_counts(experiment)
+            if counts is None:
+                text.append(f"{workload.title}, {title}: neither the data nor a run on it is there.")
+                continue
             name = f"figure2-{workload.name}-{title.replace(' = ', '').replace(' ', '-')}"
             figures.append(_titled(label_figure(counts, experiment.seed), name, f"{workload.title}, {title}"))
             labels = counts.filter(pl.col("examples") > 0).group_by("client").len()["len"]
             values.append({"workload": workload.name, "split": title, "labels_per_client": labels.mean()})
-    text = ["In Dirichlet splits, the smaller alpha, the fewer labels a client sees."]
     title = "Figure 2: which client holds which labels"
     return Section("figure2", title, text, figures=figures, values={"splits": values})
 
@@ -99,30 +90,28 @@ def figure4(lab: Lab, results: Results) -> Section:
 
 
 def _accuracy(results: Results, name: str, title: str, against: str) -> Section:
-    figures = [
-        _titled(accuracy_figure(runs, against, contest.target), f"{name}-{contest.name}", contest.title)
-        for contest, runs in results
-    ]
+    figures = [curves(contest, runs, name, against) for contest, runs in results if runs]
     rows = [
         {"contest": contest.name} | asdict(row) for contest, runs in results for row in summarise(runs, contest.target)
     ]
-    text = [describe(contest.experiment, runs) for contest, runs in results]
+    text = [f"{describe(contest, runs)} {lacking(contest, runs)}".rstrip() for contest, runs in results]
+    if any(run.manifest["ended"] == "accuracy" for _, runs in results for run in runs):
+        text.append("A curve that ends at the target was not run any further.")
     return Section(name, title, text, figures=figures, values={"rows": rows})
 
 
+def curves(contest: Contest, runs: Sequence[Run], name: str, against: str = "seconds") -> Figure:
+    return _titled(accuracy_figure(runs, against, contest.target), f"{name}-{contest.name}", contest.title)
+
+
+def lacking(contest: Contest, runs: Sequence[Run]) -> str:
+    """Which of the strategies have no run yet, as a sentence."""
+    there = {run.label for run in runs}
+    missing = [contender.title for contender in contest.contenders if contender.title not in there]
+    return f"{NOT_RUN.capitalize()}: {', '.join(missing)}." if missing else ""
+
+
 # Figure 5: the window ------------------------------------------------------------------------------------------------
-
-
-def windows(lab: Lab) -> list[Contest]:
-    return [
-        Contest(
-            f"{split.name}-windows",
-            workload.titled(split),
-            lab.experiment(workload, split),
-            tuple(Contender(f"fedfa-param:window={k}", f"K = {k}", "fedfa-param") for k in WINDOWS),
-        )
-        for workload, split in lab.last_splits()
-    ]
 
 
 def figure5(lab: Lab, results: Results) -> Section:
@@ -130,17 +119,19 @@ def figure5(lab: Lab, results: Results) -> Section:
     for contest, runs in results:
         found = {row.label: row for row in summarise(runs, contest.target)}
         values += [{"contest": contest.name} | asdict(row) for row in found.values()]
+        rows = []
+        for contender in contest.contenders:
+            own, row = [run for run in runs if run.label == contender.title], found.get(contender.title)
+            rows.append((contender.title, best_cell(row), *_shares(own), seeds_cell(lab, row)))
+        headers = ("Window", "Best (%)", "after a quarter of the time", "after half", "Seeds")
+        grids.append(Grid(contest.title, headers, rows, describe(contest, runs)))
+        if not runs:
+            continue
         figure = accuracy_figure([running_best(run) for run in runs], "seconds", contest.target)
         figures.append(
             replace(figure, name=f"figure5-{contest.name}", title=f"Best accuracy so far: {contest.title}",
                     caption=figure.caption.replace("Last evaluated", "Best so far"))
         )  # fmt: skip
-        rows = []
-        for contender in contest.contenders:
-            own = [run for run in runs if run.label == contender.title]
-            rows.append((contender.title, accuracy_cell(found[contender.title].best_mean), *_shares(own)))
-        headers = ("Window", "Best (%)", "after a quarter of the time", "after half")
-        grids.append(Grid(contest.title, headers, rows, describe(contest.experiment, runs)))
     text = ["FedFa-Param with different windows K; the curve keeps the best accuracy seen so far, as the paper's does."]
     return Section("figure5", "Figure 5: window size K", text, grids, figures, {"rows": values})
 
@@ -154,7 +145,7 @@ def _shares(runs: Sequence[Run]) -> list[str]:
     found = []
     for share in (0.25, 0.5):
         early = [run.evaluations.filter(pl.col("seconds") <= share * run.seconds)["accuracy"].max() for run in runs]
-        found.append(f"{100 * float(np.mean([value or 0.0 for value in early])):.1f}")  # pyright: ignore
+        found.append(f"{100 * float(np.mean([value or 0.0 for value in early])):.1f}" if runs else "–")  # pyright: ignore
     return found
 
 

@@ -1,18 +1,20 @@
 """From a recipe's name to its page: choose the workloads that are at hand, make the runs, show them."""
 
+import math
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 from fedfa.data import locate
 from fedfa.errors import ConfigError, require
 from fedfa.models.bert import find_weights, needed
 from fedfa.recipes import BY_NAME, RECIPES
-from fedfa.recipes.lab import Contest, Lab, Recipe, Section, no_progress
+from fedfa.recipes.lab import Contest, Lab, Recipe, Results, Section, no_progress
+from fedfa.recipes.markdown import write_markdown
 from fedfa.recipes.page import write_page
-from fedfa.recipes.workloads import EMBEDDED, Scale, Workload, workload
+from fedfa.recipes.workloads import ALL, EMBEDDED, Scale, Workload, workload
 from fedfa.settings import suggest
 
 EVERYTHING = "all"
@@ -37,15 +39,20 @@ def choose(
     seeds: Sequence[int],
     folder: Path,
     overrides: Sequence[str] = (),
+    only_show: bool = False,
 ) -> Order:
-    """Check everything before anything runs. Without ``tasks``: the paper's, as far as their data is at hand."""
+    """Check everything before anything runs. Without ``tasks``: the paper's, as far as their data is at hand.
+
+    ``only_show``: without runs and without data; all of the paper's workloads, and others that have runs there.
+    """
     known = [*BY_NAME, EVERYTHING]
     require(name in known, f"{name}: {suggest(name, known, 'must be one of')}")
     require(scale in get_args(Scale), f"--scale {scale}: must be one of {', '.join(get_args(Scale))}")
     wanted = [BY_NAME[name]] if name != EVERYTHING else list(RECIPES)
-    lab = Lab(scale, (), tuple(seeds), folder, tuple(overrides))  # pyright: ignore[reportArgumentType]
+    lab = Lab(scale, (), tuple(seeds), folder, tuple(overrides), only_show)  # pyright: ignore[reportArgumentType]
     for one in [workload(task.strip()) for task in tasks or ()]:
-        require(not (reason := missing(one, lab)), f"--task {one.name}: {reason}")
+        reason = "" if only_show else missing(one, lab)
+        require(not reason, f"--task {one.name}: {reason}")
     remarks: dict[str, None] = {}
     chosen: list[tuple[Recipe, Lab]] = []
     for recipe in wanted:
@@ -53,6 +60,8 @@ def choose(
             picked = [EMBEDDED]
         elif tasks is not None:
             picked = [workload(task.strip()) for task in tasks]
+        elif only_show:
+            picked = [workload(task) for task in recipe.tasks] + [one for one in ALL if one.has_runs(folder)]
         else:
             picked = []
             for task in recipe.tasks:
@@ -75,19 +84,39 @@ def make(
     command: str = "",
     jobs: int | None = None,
     progress: Callable[[int], AbstractContextManager[Callable[[str], None]]] = no_progress,
+    until: float = math.inf,
+    markdown: Path | None = None,
 ) -> tuple[Path, list[Section]]:
-    """Make the runs that are missing, and the page; returns it with what it shows."""
-    needed: list[tuple[Recipe, Lab, list[Contest]]] = [(r, lab, list(r.contests(lab))) for r, lab in order.recipes]
+    """Make the runs that are missing, as far as the time allows, and the page; returns it with what it shows.
+
+    ``markdown``: a file that the same tables and figures are written into.
+    """
     lab = order.recipes[0][1]
-    results = lab.carry_out(
-        [contest for _, _, contests in needed for contest in contests], command=command, jobs=jobs, progress=progress
-    )
+    sections, results = carry_out(order, command=command, jobs=jobs, progress=progress, until=until)
+    page = write_page(lab, sections, results, order.name, command)
+    if markdown is not None:
+        write_markdown(markdown, lab, sections, results, command)
+    return page, sections
+
+
+def carry_out(order: Order, **how: Any) -> tuple[list[Section], Results]:
+    """What the recipes show, and the runs behind it; ``how`` goes to the lab."""
+    needed: list[tuple[Recipe, Lab, list[Contest]]] = [(r, lab, list(r.contests(lab))) for r, lab in order.recipes]
+    everything = [contest for _, _, contests in needed for contest in contests]
+    results = order.recipes[0][1].carry_out(everything, **how)
     left = list(results)
     sections = []
     for recipe, lab, contests in needed:
         own, left = left[: len(contests)], left[len(contests) :]
         sections.append(recipe.show(lab, own))
-    return write_page(lab, sections, results, order.name, command), sections
+    return sections, results
+
+
+def standing(order: Order) -> tuple[int, int]:
+    """How many of the runs are there, and how many it takes in all."""
+    lab = order.recipes[0][1]
+    plan = lab.plan([contest for recipe, own in order.recipes for contest in recipe.contests(own)])
+    return sum((point.folder / "manifest.json").exists() for point in plan), len(plan)
 
 
 def missing(one: Workload, lab: Lab) -> str:

@@ -1,18 +1,22 @@
 """Where recipes are carried out: which runs they need, made once each, and continued where they were left."""
 
+import math
 import os
 import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from fedfa.comparison import Point, ingredients, points, run_points
+import polars as pl
+
+from fedfa.comparison import Point, in_order, ingredients, points, run_points
 from fedfa.errors import ConfigError, require
 from fedfa.experiment import Experiment, from_table
+from fedfa.recipes.agenda import rank
 from fedfa.recipes.contenders import Contender
 from fedfa.recipes.workloads import EMBEDDED, Scale, Split, Workload
 from fedfa.record import Run, read_run
@@ -37,8 +41,12 @@ class Contest:
     title: str
     experiment: Experiment
     contenders: tuple[Contender, ...]
+    stage: str = "mild split"
+    """Its place in the agenda."""
     ends_at_target: bool = False
     """Nothing is asked of its runs after the target: at full scale they end there."""
+    most_updates: Mapping[bool, int] = field(default_factory=dict)
+    """Updates after which a run ends at the latest, for synchronous strategies (True) and for the others (False)."""
 
     @property
     def target(self) -> float:
@@ -86,6 +94,8 @@ class Lab:
     seeds: tuple[int, ...]
     folder: Path
     overrides: tuple[str, ...] = ()
+    only_show: bool = False
+    """Nothing is run, and nothing but the records need be there."""
 
     @property
     def data(self) -> str:
@@ -103,17 +113,23 @@ class Lab:
         there = [name for name in names if self.data and (Path(self.data).expanduser() / name).is_dir()]
         return (there or [*names, ""])[0]
 
-    def stand_ins(self) -> list[str]:
-        """What is not as in the paper, a sentence each."""
+    def stand_ins(self, results: Results) -> list[str]:
+        """What is not as in the paper, a sentence each; the runs themselves say what they were made with."""
         from fedfa.data import sent140
 
         found = []
         for workload in self.workloads:
-            weights = self.weights(workload)
-            if workload.weights and weights != workload.weights[0]:
-                found.append(f"{workload.name}: the weights {weights} stand in for {workload.weights[0]}.")
-            if workload.name == "sent140" and not sent140.is_public(Path(self.data).expanduser()):
-                found.append("sent140: a part of the data, with clients by the hour of posting instead of users.")
+            runs = [run for contest, own in results if contest.experiment.data.dataset == workload.name for run in own]
+            if workload.weights:
+                used = {Path(run.config["model"]["weights"]).name for run in runs}
+                for weights in sorted(used - {workload.weights[0]}):
+                    found.append(f"{workload.name}: the weights {weights} stand in for {workload.weights[0]}.")
+            if workload.name == "sent140" and runs:
+                held = max(int(run.clients["examples"].sum()) for run in runs)
+                if not self.data:
+                    found.append(f"sent140: {held:,} training examples; the public data set has 1.6 million.")
+                elif not sent140.is_public(Path(self.data).expanduser()):
+                    found.append("sent140: a part of the data, with clients by the hour of posting instead of users.")
             if workload.name in ("digits", "femnist"):
                 found.append(f"{workload.name}: not in the paper.")
         return found
@@ -125,9 +141,16 @@ class Lab:
         """The mildest split of each workload: for what the paper shows on one split without saying which."""
         return [(workload, workload.splits[-1]) for workload in self.workloads]
 
-    def experiment(self, workload: Workload, split: Split, **changes: Any) -> Experiment:
-        """The experiment of a split; changes are dotted keys with __ for the dot, and win over the user's overrides."""
+    def experiment(
+        self, workload: Workload, split: Split, budget: Mapping[str, Any] | None = None, **changes: Any
+    ) -> Experiment:
+        """The experiment of a split; changes are dotted keys with __ for the dot, and win over the user's overrides.
+
+        ``budget`` holds settings for the full scale, by dotted key, which the user may override.
+        """
         table = workload.table(split, self.scale)
+        for key, value in (budget or {}).items() if self.scale == "full" else ():
+            override(table, key.split("."), value)
         if weights := self.weights(workload):
             override(table, ["model", "weights"], weights)
         for text in self.overrides:
@@ -137,7 +160,7 @@ class Lab:
                 {key.replace("__", ".") for key in changes} | split.settings.keys() | {"seed", "name", "data.dataset"}
             )
             require(
-                name not in varied - ADJUSTABLE,
+                name not in varied - ADJUSTABLE and not (name.startswith("weather.") and "weather" in varied),
                 f"--set {text}: {'use --seeds' if name == 'seed' else 'this recipe sets it itself; leave it out'}",
             )
             if not (workload is EMBEDDED and name == "data.folder"):
@@ -149,6 +172,20 @@ class Lab:
         except ConfigError as error:
             raise ConfigError(f"{split.name}: {error}") from error
 
+    def label_counts(self, experiment: Experiment) -> pl.DataFrame | None:
+        """Who holds which labels: from the data, or from a run on the same split; None where neither is there."""
+        try:
+            return experiment.make_task().label_counts()
+        except ConfigError:
+            if not self.only_show:
+                raise
+        wanted = _settings({"seed": experiment.seed, "data": asdict(experiment.data)})
+        for manifest in sorted(self.folder.glob("*/*/manifest.json")):
+            run = read_run(manifest.parent)
+            if wanted == _settings({key: run.config.get(key) for key in ("seed", "data")}):
+                return run.clients
+        return None
+
     # Runs --------------------------------------------------------------------------------------------------------
 
     def carry_out(
@@ -158,83 +195,108 @@ class Lab:
         command: str = "",
         jobs: int | None = None,
         progress: Callable[[int], AbstractContextManager[Callable[[str], None]]] = no_progress,
+        until: float = math.inf,
     ) -> Results:
-        """Make every run that is missing, and give each contest its runs, by strategy and seed."""
-        plan = self._plan(contests)
+        """Make the runs that are missing, as far as the time allows, and give each contest those that are there."""
+        plan = self.plan(contests)
         digests: dict[str, str] = {}
-        runs = {folder: run for folder, point in plan.items() if (run := finished(point, digests)) is not None}
-        todo = [point for folder, point in plan.items() if folder not in runs]
-        if todo:
+        runs = {point.folder: run for point in plan if (run := self._finished(point, digests)) is not None}
+        todo = [point for point in plan if point.folder not in runs]
+        if todo and not self.only_show:
             with progress(len(todo)) as advance:
-                for run in run_points(todo, command=command, resume=True, jobs=jobs):
+                for run in run_points(todo, command=command, resume=True, jobs=jobs, until=until):
                     runs[run.folder or self.folder] = run
                     advance(f"{run.label}, seed {run.seed}: best accuracy {run.best_accuracy:.3f}")
         return [(contest, self._named(contest, runs)) for contest in contests]
 
     def _named(self, contest: Contest, runs: Mapping[Path, Run]) -> list[Run]:
         titles = {contender.spec: contender.title for contender in contest.contenders}
-        return [
+        named = [
             replace(run, manifest=run.manifest | {"label": titles[point.label]})
             for point in self._points(contest)
-            for run in [runs.get(full_length(point.folder)) or runs[point.folder]]
+            for run in [runs.get(full_length(point.folder)) or runs.get(point.folder)]
+            if run is not None
         ]
+        models = sorted({run.manifest["task"] for run in named})
+        require(
+            len(models) <= 1, f"{self.folder / contest.name}: holds runs of {' and '.join(models)}; keep one of them"
+        )
+        return named
 
-    def _plan(self, contests: Iterable[Contest]) -> dict[Path, Point]:
-        """Each run once, by folder; one that goes on to its budget also serves where one to the target would do."""
+    def plan(self, contests: Iterable[Contest]) -> list[Point]:
+        """Each run once, the first to be made first.
+
+        Where one that went on past the target is there, it also serves those that ask for the way to it.
+        """
         plan: dict[Path, Point] = {}
-        for contest in sorted(contests, key=lambda contest: contest.ends_at_target):
+        for contest in contests:
             whole_runs = self._points(replace(contest, ends_at_target=False))
             for point, whole in zip(self._points(contest), whole_runs, strict=True):
                 if (whole.folder / "manifest.json").exists():
-                    point = whole
-                if whole.folder not in plan:
-                    plan.setdefault(point.folder, point)
-        return plan
+                    point = replace(whole, rank=point.rank)
+                known = plan.setdefault(point.folder, point)
+                plan[point.folder] = min(known, point, key=lambda point: point.rank)
+        return in_order(list(plan.values()))
 
     def _points(self, contest: Contest) -> list[Point]:
-        made = points(contest.experiment, [c.spec for c in contest.contenders], self.seeds, self.folder / contest.name)
-        if not (contest.ends_at_target and self.scale == "full"):
-            return made
-        stop = replace(contest.experiment.stop, accuracy=contest.target)
+        """The runs of a contest: the strategies in turn, each with every seed."""
+        chosen = {c.spec: c for c in sorted(contest.contenders, key=lambda contender: contender.turn)}
         return [
-            replace(
-                point,
-                experiment=replace(point.experiment, stop=stop),
-                folder=point.folder.with_name(f"{point.folder.name}{TO_TARGET}"),
-            )
-            for point in made
+            self._limited(contest, replace(point, rank=rank(contest.stage, chosen[point.label].leading, nth_seed)))
+            for point in points(contest.experiment, list(chosen), self.seeds, self.folder / contest.name)
+            for nth_seed in [self.seeds.index(point.experiment.seed)]
         ]
+
+    def _limited(self, contest: Contest, point: Point) -> Point:
+        """At full scale a run ends at the target if nothing more is asked; it may be limited in updates besides."""
+        stop, folder = point.experiment.stop, point.folder
+        if contest.most_updates:
+            stop = replace(stop, updates=contest.most_updates.get(point.experiment.make_strategy().synchronous))
+        if contest.ends_at_target and self.scale == "full":
+            stop, folder = replace(stop, accuracy=contest.target), folder.with_name(f"{folder.name}{TO_TARGET}")
+        return replace(point, experiment=replace(point.experiment, stop=stop), folder=folder)
+
+    def _finished(self, point: Point, digests: dict[str, str]) -> Run | None:
+        """The run of this point, if it is there; made with other settings or data it is refused.
+
+        ``digests`` remembers what was hashed: runs of one setting share their data. To show runs, neither the data
+        nor the weights need be there, nor need they be computed in the same way.
+        """
+        if not (point.folder / "manifest.json").exists():
+            return None
+        run = read_run(point.folder)
+        here, there = _settings(point.experiment.as_table()), _settings(run.config)
+        for key in sorted(here.keys() | there.keys()):
+            if here.get(key) != there.get(key) and not (self.only_show and key in OF_THE_MACHINE):
+                raise ConfigError(
+                    f"{point.folder}: holds a run with {key} = {there.get(key)}, now {here.get(key)}; "
+                    "choose another --out"
+                )
+        key = ingredients(point.experiment)
+        if key not in digests:
+            try:
+                digests[key] = point.experiment.make_task().digest(point.experiment.seed)
+            except ConfigError:
+                if not self.only_show:
+                    raise
+                digests[key] = ""
+        if digests[key] not in ("", run.manifest["digest"]):
+            raise ConfigError(f"{point.folder}: holds a run on other data or weights; choose another --out")
+        return run
 
 
 TO_TARGET = "-to-target"
-ADJUSTABLE = {"stop.seconds", "local.epochs"}
+ADJUSTABLE = {"stop.seconds", "stop.diverged_updates", "local.epochs", "local.lr"}
 """Settings of a recipe that a user may change all the same."""
+OF_THE_MACHINE = {
+    "model.weights",
+    *(f"engine.{key}" for key in ("executor", "workers", "device", "precision", "compile")),
+}
+"""What depends on what was at hand; the records tell it."""
 
 
 def full_length(folder: Path) -> Path:
     return folder.with_name(folder.name.removesuffix(TO_TARGET))
-
-
-def finished(point: Point, digests: dict[str, str]) -> Run | None:
-    """The run of this point, if it is there; made with other settings or data it is refused.
-
-    ``digests`` remembers what was hashed: runs of one setting share their data.
-    """
-    if not (point.folder / "manifest.json").exists():
-        return None
-    run = read_run(point.folder)
-    here, there = _settings(point.experiment.as_table()), _settings(run.config)
-    for key in sorted(here.keys() | there.keys()):
-        if here.get(key) != there.get(key):
-            raise ConfigError(
-                f"{point.folder}: holds a run with {key} = {there.get(key)}, now {here.get(key)}; choose another --out"
-            )
-    key = ingredients(point.experiment)
-    if key not in digests:
-        digests[key] = point.experiment.make_task().digest(point.experiment.seed)
-    if run.manifest["digest"] != digests[key]:
-        raise ConfigError(f"{point.folder}: holds a run on other data or weights; choose another --out")
-    return run
 
 
 def _settings(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
@@ -249,16 +311,21 @@ def _settings(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     return flat
 
 
-def describe(experiment: Experiment, runs: Sequence[Run] = ()) -> str:
-    """The setting of an experiment in a few words, and what its runs add to it."""
+def describe(contest: Contest, runs: Sequence[Run] = ()) -> str:
+    """The setting of a contest in a few words, and what its runs add to it."""
+    experiment = contest.experiment
     data, local, strategy, stop = experiment.data, experiment.local, experiment.strategy, experiment.stop
     clients = runs[0].manifest["num_clients"] if runs else data.clients
+    model = runs[0].manifest["task"].partition("/")[2] if runs else experiment.model.label
     split = f"Dirichlet alpha = {data.alpha:g}" if data.partition.startswith("dirichlet") else data.partition
     part = "" if data.fraction == 1 else f"{100 * data.fraction:g} % of the data, "
     epochs = f"{local.least_epochs} to {local.epochs}" if local.least_epochs else str(local.epochs)
     until = f"{stop.updates:,} updates" if stop.seconds is None else f"budget {stop.seconds:,.0f} virtual s"
+    if contest.most_updates:
+        most = [f"{contest.most_updates[waits]:,} updates" for waits in sorted(contest.most_updates)]
+        until += f", at most {' ('.join(most)}{' for strategies that wait)' if len(most) > 1 else ''}"
     return (
-        f"{data.dataset}, {part}{clients} clients ({split}), {experiment.model.label}; "
+        f"{data.dataset}, {part}{clients} clients ({split}), {model}; "
         f"M_c = {strategy['concurrency']}, K = {strategy['window']}; E = {epochs}, batch {local.batch_size}, "
         f"lr {local.lr:g}, {local.optimizer}; {until}. {travelling(runs)}"
     ).rstrip()

@@ -17,12 +17,8 @@ def write_page(lab: Lab, sections: Sequence[Section], results: Results, name: st
     for figure in figures:
         save(figure, lab.folder / "figures")
     title = sections[0].title if len(sections) == 1 else "The FedFa paper's tables and figures"
-    intro = (
-        "Our numbers beside those of Xu et al., FedFa: A Fully Asynchronous Training Paradigm for Federated Learning, "
-        f"IJCAI 2024. Scale: {lab.scale}; {'seed' if len(lab.seeds) == 1 else 'seeds'} "
-        f"{', '.join(map(str, lab.seeds))}. Simulated by fedfa; times are virtual."
-    )
-    body = [f"<h1>{escape(title)}</h1>", f'<p class="about">{escape(intro)}</p>', _contents(sections)]
+    about = f'<p class="about">{escape(introduction(lab))}</p>'
+    body = [f"<h1>{escape(title)}</h1>", about, _contents(sections)]
     body += [_section(section, alone=len(sections) == 1) for section in sections]
     body += [_names(results), _made_with(command)]
     page = lab.folder / f"{name}.html"
@@ -47,12 +43,22 @@ def _section(section: Section, alone: bool) -> str:
 
 
 def _names(results: Results) -> str:
+    grid = names(results)
+    return f"<section>{grid.as_html()}</section>" if grid.rows else ""
+
+
+def names(results: Results) -> Grid:
     """What to type for each strategy of the tables."""
     seen = {(c.title, c.spec): None for contest, _ in results for c in contest.contenders}
-    if not seen:
-        return ""
-    grid = Grid("What the names stand for", ("Name", "fedfa compare --strategies"), list(seen))
-    return f"<section>{grid.as_html()}</section>"
+    return Grid("What the names stand for", ("Name", "fedfa compare --strategies"), list(seen))
+
+
+def introduction(lab: Lab) -> str:
+    return (
+        "Our numbers beside those of Xu et al., FedFa: A Fully Asynchronous Training Paradigm for Federated Learning, "
+        f"IJCAI 2024. Scale: {lab.scale}; {'seed' if len(lab.seeds) == 1 else 'seeds'} "
+        f"{', '.join(map(str, lab.seeds))}. Simulated by fedfa; times are virtual."
+    )
 
 
 def _made_with(command: str) -> str:

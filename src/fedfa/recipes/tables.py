@@ -1,10 +1,10 @@
-"""Tables 1 to 5 of the paper: for each, the runs it needs, and our numbers beside the paper's."""
+"""Tables 1 to 5 of the paper: our numbers beside the paper's."""
 
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from fedfa.recipes.contenders import Contender, contenders, extended, some
+from fedfa.recipes.contenders import Contender
 from fedfa.recipes.lab import Contest, Lab, Results, Section, describe, paper
 from fedfa.record import Run
 from fedfa.report.grid import Grid
@@ -12,77 +12,7 @@ from fedfa.report.shapes import number
 from fedfa.report.tables import Row, accuracy_cell, percent, summarise
 
 FAILED = "failed"
-BASIC = ("fedavg", "fedbuff", "fedfa-param", "fedfa-delta")
-
-
-# The runs ------------------------------------------------------------------------------------------------------------
-
-
-def everyone(lab: Lab, ends_at_target: bool = False) -> list[Contest]:
-    """Every strategy on every split."""
-    return [
-        Contest(split.name, workload.titled(split), experiment, contenders(_window(experiment)), ends_at_target)
-        for workload, split in lab.splits()
-        for experiment in [lab.experiment(workload, split)]
-    ]
-
-
-def everyone_to_target(lab: Lab) -> list[Contest]:
-    return everyone(lab, ends_at_target=True)
-
-
-def basic(lab: Lab) -> list[Contest]:
-    """The four methods of Table 3 on every split."""
-    return [
-        Contest(split.name, workload.titled(split), experiment, some(_window(experiment), *BASIC))
-        for workload, split in lab.splits()
-        for experiment in [lab.experiment(workload, split)]
-    ]
-
-
-def concurrencies(lab: Lab) -> list[Contest]:
-    """M_c = 2, 5, 10, 20; a buffer cannot be larger than what is in flight, so K goes down with M_c."""
-    found = []
-    for workload, split in lab.last_splits():
-        usual = lab.experiment(workload, split)
-        for concurrency in (2, 5, 10, 20):
-            if concurrency > usual.data.clients > 0:
-                continue
-            window = min(_window(usual), concurrency)
-            changes = {"strategy__concurrency": concurrency, "strategy__window": window}
-            found.append(
-                Contest(
-                    f"{split.name}-mc{concurrency}",
-                    f"{workload.titled(split)}, M_c = {concurrency}",
-                    lab.experiment(workload, split, **changes),
-                    some(window, "fedavg", "fedbuff", "fedfa-delta"),
-                )
-            )
-    return found
-
-
-def unequal_work(lab: Lab, ends_at_target: bool = False) -> list[Contest]:
-    """FedNova and FedProx with and without FedFa; each client draws its local epochs, or FedNova would be FedAvg."""
-    return [
-        Contest(
-            f"{split.name}-unequal",
-            f"{workload.titled(split)}, unequal work",
-            experiment,
-            extended(_window(experiment)),
-            ends_at_target,
-        )
-        for workload, split in lab.last_splits()
-        for epochs in [max(2, lab.experiment(workload, split).local.epochs)]
-        for experiment in [lab.experiment(workload, split, local__least_epochs=1, local__epochs=epochs)]
-    ]
-
-
-def unequal_work_to_target(lab: Lab) -> list[Contest]:
-    return unequal_work(lab, ends_at_target=True)
-
-
-def _window(experiment: Any) -> int:
-    return experiment.strategy["window"]
+NOT_RUN = "not run"
 
 
 # The tables ----------------------------------------------------------------------------------------------------------
@@ -107,31 +37,28 @@ def _to_target(lab: Lab, results: Results, name: str, title: str, measure: str, 
         whole = not (contest.ends_at_target and lab.scale == "full")
         cells = []
         for contender in contest.contenders:
-            row, reported = rows[contender.title], theirs.get(contender.row)
-            sd = row.time_sd if measure == "time" else None
+            row, reported = rows.get(contender.title), theirs.get(contender.row)
+            sd = row.time_sd if row and measure == "time" else None
             cells.append(
                 (
                     contender.title,
-                    _reached(ours[contender.title], sd),
-                    _times(ours[contender.title], best),
+                    reached(ours[contender.title], sd, row_runs(runs, row)) if row else NOT_RUN,
+                    _times(ours.get(contender.title), best),
                     _reported(reported),
                     _times(reported, their_best),
-                    f"{row.reached} of {row.seeds}",
-                    *([f"{100 * (row.best_mean or 0.0):.1f}"] if whole else []),
+                    seeds_cell(lab, row, contest.target),
+                    *([accuracy_cell(row.best_mean if row else None)] if whole else []),
                 )
             )
-            values.append(_value(contest, contender, row, reported))
+            values.append(value_of(contest, contender, row, reported))
         headers = ("Strategy", f"Ours ({unit})", "× best", f"Paper ({unit})", "× best", "Seeds")
         headers += ("Best (%)",) if whole else ()
-        grids.append(
-            Grid(
-                f"{contest.title}: {percent(contest.target)}{goal}", headers, cells, describe(contest.experiment, runs)
-            )
-        )
+        grids.append(Grid(f"{contest.title}: {percent(contest.target)}{goal}", headers, cells, describe(contest, runs)))
     round_is = "A round is M_c updates for FedAvg, K updates for the others (one for FedAsync)."
     text = [
-        f"“{FAILED}”: not every seed reached the target within the budget. {round_is if measure == 'rounds' else ''}",
-        _scale_note(lab),
+        f"“{FAILED}”: not every seed reached the target within the budget, or one diverged before its end; "
+        f"“{NOT_RUN}”: the runs are not there. {round_is if measure == 'rounds' else ''}".rstrip(),
+        scale_note(lab, results),
     ]
     return Section(name, title, text, grids, values={"cells": values})
 
@@ -142,16 +69,16 @@ def table3(lab: Lab, results: Results) -> Section:
         rows = {row.label: row for row in summarise(runs, contest.target)}
         theirs = paper()["table3"].get(contest.name, {})
         cells = [
-            (c.title, accuracy_cell(rows[c.title].best_mean, rows[c.title].best_sd), accuracy_cell(theirs.get(c.row)),
-             accuracy_cell(rows[c.title].final_mean, rows[c.title].final_sd))
+            (c.title, best_cell(row), accuracy_cell(theirs.get(c.row)), final_cell(row), seeds_cell(lab, row))
             for c in contest.contenders
-        ]  # fmt: skip
-        values += [_value(contest, c, rows[c.title], theirs.get(c.row)) for c in contest.contenders]
-        headers = ("Strategy", "Best, ours (%)", "Best, paper (%)", "Final, ours (%)")
-        grids.append(Grid(contest.title, headers, cells, describe(contest.experiment, runs)))
+            for row in [rows.get(c.title)]
+        ]
+        values += [value_of(contest, c, rows.get(c.title), theirs.get(c.row)) for c in contest.contenders]
+        headers = ("Strategy", "Best, ours (%)", "Best, paper (%)", "Final, ours (%)", "Seeds")
+        grids.append(Grid(contest.title, headers, cells, describe(contest, runs)))
     text = [
         "Best test accuracy within the budget of virtual time; the paper fixes a number of rounds without naming it.",
-        _scale_note(lab),
+        scale_note(lab, results),
     ]
     return Section("table3", "Table 3: best accuracy", text, grids, values={"cells": values})
 
@@ -168,20 +95,19 @@ def table4(lab: Lab, results: Results) -> Section:
             theirs = paper()["table4"].get(str(concurrency), {}) if contest.experiment.data.dataset == "cifar10" else {}
             rows = {row.label: row for row in summarise(runs, None)}
             for c in contest.contenders:
-                row = rows[c.title]
-                cells.setdefault(c.title, []).extend(
-                    (accuracy_cell(row.best_mean, row.best_sd), accuracy_cell(theirs.get(c.row)))
-                )
-                values.append(_value(contest, c, row, theirs.get(c.row)) | {"concurrency": concurrency})
+                row = rows.get(c.title)
+                some = f" ({row.seeds} of {len(lab.seeds)} seeds)" if row and row.seeds < len(lab.seeds) else ""
+                cells.setdefault(c.title, []).extend((best_cell(row) + some, accuracy_cell(theirs.get(c.row))))
+                values.append(value_of(contest, c, row, theirs.get(c.row)) | {"concurrency": concurrency})
         first = found[0][0]
         headers = ["Strategy"]
         for contest, _ in found:
             headers += [f"M_c = {contest.experiment.strategy['concurrency']}", "paper"]
         title = first.title.rsplit(",", 1)[0]
         captions = "K = min(usual K, M_c), for a buffer larger than what is in flight would never fill. "
-        rest = describe(found[-1][0].experiment, found[-1][1])
+        rest = describe(*found[-1])
         grids.append(Grid(title, tuple(headers), [(t, *c) for t, c in cells.items()], captions + rest))
-    text = ["Best accuracy (%) within the same virtual time, by concurrency M_c.", _scale_note(lab)]
+    text = ["Best accuracy (%) within the same virtual time, by concurrency M_c.", scale_note(lab, results)]
     return Section("table4", "Table 4: concurrency", text, grids, values={"cells": values})
 
 
@@ -193,30 +119,29 @@ def table5(lab: Lab, results: Results) -> Section:
         whole = not (contest.ends_at_target and lab.scale == "full")
         cells = []
         for c in contest.contenders:
-            row = rows[c.title]
-            done = row.complete
+            row = rows.get(c.title)
+            done, own = row is not None and row.complete, row_runs(runs, row)
             cells.append(
                 (
                     c.title,
-                    _reached(row.time_mean if done else None, row.time_sd),
+                    reached(row.time_mean if done else None, row.time_sd, own) if row else NOT_RUN,
                     _reported(known["seconds"].get(c.row)),
-                    _reached(row.rounds_mean if done else None),
+                    reached(row.rounds_mean if done else None, None, own) if row else NOT_RUN,
                     _reported(known["rounds"].get(c.row)),
-                    *([f"{100 * (row.best_mean or 0.0):.1f}"] if whole else []),
+                    seeds_cell(lab, row, contest.target),
+                    *([accuracy_cell(row.best_mean if row else None)] if whole else []),
                 )
             )
             values.append(
-                _value(contest, c, row, known["seconds"].get(c.row)) | {"paper_rounds": known["rounds"].get(c.row)}
+                value_of(contest, c, row, known["seconds"].get(c.row)) | {"paper_rounds": known["rounds"].get(c.row)}
             )
-        headers = ("Strategy", "Ours (s)", "Paper (s)", "Ours (rounds)", "Paper (rounds)")
+        headers = ("Strategy", "Ours (s)", "Paper (s)", "Ours (rounds)", "Paper (rounds)", "Seeds")
         headers += ("Best (%)",) if whole else ()
-        grids.append(
-            Grid(f"{contest.title}: {percent(contest.target)}", headers, cells, describe(contest.experiment, runs))
-        )
+        grids.append(Grid(f"{contest.title}: {percent(contest.target)}", headers, cells, describe(contest, runs)))
     text = [
         "Each client draws its number of local epochs once, so that clients do unequal work; with equal work FedNova "
         "is FedAvg. How long a client takes does not depend on it. With FedFa: the Delta form, eta_g = 1/M_c.",
-        _scale_note(lab),
+        scale_note(lab, results),
     ]
     return Section(
         "table5", "Table 5: FedNova and FedProx, with and without FedFa", text, grids, values={"cells": values}
@@ -235,26 +160,49 @@ def _times(value: Any, best: float | None) -> str:
     return f"{value / best:.1f}×" if isinstance(value, int | float) and best else "–"
 
 
-def _reached(value: float | None, sd: float | None = None) -> str:
+def row_runs(runs: Sequence[Run], row: Row | None) -> list[Run]:
+    return [run for run in runs if row is not None and run.label == row.label]
+
+
+def reached(value: float | None, sd: float | None, runs: Sequence[Run]) -> str:
+    """A time or a number of rounds; where there is none, why."""
     if value is None:
-        return FAILED
+        early = {ended.split(":")[0] for run in runs if ":" in (ended := run.manifest["ended"])}
+        return f"{FAILED} ({', '.join(sorted(early))})" if early else FAILED
     return number(value) + ("" if sd is None else f" ± {number(sd, value)}")
+
+
+def best_cell(row: Row | None) -> str:
+    return NOT_RUN if row is None else accuracy_cell(row.best_mean, row.best_sd)
+
+
+def final_cell(row: Row | None) -> str:
+    return "–" if row is None else accuracy_cell(row.final_mean, row.final_sd)
+
+
+def seeds_cell(lab: Lab, row: Row | None, target: float | None = None) -> str:
+    """How many seeds a row stands for (with a target: how many of them reached it), and how many it lacks."""
+    if row is None:
+        return NOT_RUN
+    lacking = len(lab.seeds) - row.seeds
+    counted = str(row.seeds) if target is None else f"{row.reached} of {row.seeds}"
+    return f"{counted} ({lacking} {NOT_RUN})" if lacking > 0 else counted
 
 
 def _reported(value: Any) -> str:
     return "–" if value is None else value if isinstance(value, str) else number(value)
 
 
-def _value(contest: Contest, contender: Contender, row: Row, reported: Any) -> dict[str, Any]:
+def value_of(contest: Contest, contender: Contender, row: Row | None, reported: Any = None) -> dict[str, Any]:
     about = {"contest": contest.name, "spec": contender.spec, "target": contest.target, "paper": reported}
-    return about | asdict(row)
+    return about | (asdict(row) if row else {"label": contender.title, "seeds": 0})
 
 
-def _scale_note(lab: Lab) -> str:
+def scale_note(lab: Lab, results: Results) -> str:
     changed = [text for text in lab.overrides if not text.startswith("data.folder=")]
     more = f" Changed by --set: {', '.join(changed)}." if changed else ""
     if lab.scale == "full":
-        return f"{' '.join(['The sizes that the paper names.', *lab.stand_ins()])}{more}"
+        return f"{' '.join(['The sizes that the paper names.', *lab.stand_ins(results)])}{more}"
     return (
         "Smoke scale: less data, a smaller model, an easier target. It shows that everything works and gives a first "
         f"idea of the order; only --scale full may be held against the paper's numbers.{more}"

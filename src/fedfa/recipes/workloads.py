@@ -8,6 +8,7 @@ its budget is a failure. What stands in for weights or data that are not at hand
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Literal
 
 from fedfa.errors import require
@@ -40,6 +41,14 @@ class Workload:
     weights: tuple[str, ...] = ()
     """Folders with pretrained weights, inside the data folder: the first that is there is taken."""
     smoke_weights: tuple[str, ...] = ()
+    search: Mapping[str, Any] = field(default_factory=dict)
+    """Settings of the short runs that look for good settings, at full scale."""
+    sweep: Mapping[str, Any] = field(default_factory=dict)
+    """Settings of the runs that vary K or M_c, at full scale."""
+
+    def has_runs(self, folder: Path) -> bool:
+        """Whether a folder of recipes holds runs of it."""
+        return any(True for split in self.splits for _ in folder.glob(f"{split.name}*/*/manifest.json"))
 
     def titled(self, split: Split) -> str:
         return f"{self.title}, {split.title}" if split.title else self.title
@@ -75,6 +84,7 @@ CIFAR10 = Workload(
         "strategy.window": 5,
         "engine.evaluate_every": 20,
         "engine.device": "auto",
+        "stop.diverged_below": 0.15,
     },
     smoke={
         "data.fraction": 0.02,
@@ -86,9 +96,23 @@ CIFAR10 = Workload(
         "stop.seconds": 60.0,
     },
     splits=(
-        Split("cifar10-noniid", "non-IID, alpha = 0.1", 0.60, 0.15, {"data.alpha": 0.1, "stop.seconds": 12000.0}),
-        Split("cifar10-iid", "IID, alpha = 5", 0.70, 0.18, {"data.alpha": 5.0, "stop.seconds": 6000.0}),
+        Split(
+            "cifar10-noniid",
+            "non-IID, alpha = 0.1",
+            0.60,
+            0.15,
+            {"data.alpha": 0.1, "stop.seconds": 12000.0, "stop.diverged_updates": 1000},
+        ),
+        Split(
+            "cifar10-iid",
+            "IID, alpha = 5",
+            0.70,
+            0.18,
+            {"data.alpha": 5.0, "stop.seconds": 6000.0, "stop.diverged_updates": 300},
+        ),
     ),
+    search={"compare.target": 0.60, "stop.updates": 340, "stop.seconds": None, "stop.diverged_updates": 160},
+    sweep={"stop.seconds": 500.0},
 )
 
 SENT140 = Workload(

@@ -32,6 +32,11 @@ class Grid:
             table.add_row(*map(Text, row))
         return table
 
+    def as_markdown(self) -> str:
+        lines = [self.headers, ("---", *("---:" for _ in self.headers[1:])), *self.rows]
+        table = "\n".join(f"| {' | '.join(cell.replace('|', '&#124;') for cell in line)} |" for line in lines)
+        return "\n\n".join(filter(None, (f"### {self.title}", table, self.caption)))
+
     def as_html(self) -> str:
         head = "".join(f'<th scope="col">{escape(header)}</th>' for header in self.headers)
         body = "".join(

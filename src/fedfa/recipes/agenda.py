@@ -1,0 +1,28 @@
+"""In which order runs are made: the most informative first, so that the time may be over at any point.
+
+The first seed goes through all stages, then the next one; only the leading strategies on the mild split get their
+other seeds earlier. Within a stage the leading strategies come first.
+"""
+
+STAGES = (
+    "mild split",  # every strategy to its target
+    "texts",  # the same on texts: cheap
+    "delta",  # the search for a good FedFa-Delta
+    "hard split",
+    "second seeds",  # of the leading strategies on the mild split
+    "refill",
+    "mixing",
+    "windows",
+    "concurrency",
+    "unequal work",
+    "to the end",  # on past the target, for the best accuracy
+)
+SECOND_SEEDS = STAGES.index("second seeds")
+
+
+def rank(stage: str, leading: bool, nth_seed: int) -> tuple[int, int]:
+    """Lower is earlier."""
+    place = STAGES.index(stage)
+    if nth_seed and leading and place == 0:
+        return SECOND_SEEDS, nth_seed
+    return place + nth_seed * len(STAGES), 0 if leading else 1

@@ -1,0 +1,178 @@
+"""What the paper leaves open, each as a recipe: the readings of FedFa-Delta, what refill, window and step each give,
+and how FedAsync has to mix. The runs are short and meet a target that is early on the way to the paper's."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from fedfa.experiment import Experiment
+from fedfa.recipes.contenders import Contender
+from fedfa.recipes.contests import window_of
+from fedfa.recipes.figures import curves
+from fedfa.recipes.lab import Contest, Lab, Results, Section, describe
+from fedfa.recipes.tables import NOT_RUN, best_cell, final_cell, reached, row_runs, scale_note, seeds_cell, value_of
+from fedfa.recipes.workloads import Split
+from fedfa.report.grid import Grid
+from fedfa.report.shapes import number
+from fedfa.report.tables import percent, summarise
+
+GROUP_NORM_LR = 5.0
+"""GroupNorm is tried with this times the local step of BatchNorm."""
+MILD = {"kind": "lognormal", "median": 7.5, "sigma": 0.35}
+HEAVY = {"kind": "pareto", "scale": 3.0, "shape": 1.5, "cap": 120.0}
+WEATHERS: Mapping[str, tuple[str, Any]] = {
+    "": ("paper weather, 3 s + Exp(5 s)", "paper"),
+    "phones": ("real phones and their links", "phones"),
+    "mild": ("milder tail: lognormal, median 7.5 s, sigma 0.35", {"speed": MILD}),
+    "heavy": ("heavier tail: Pareto from 3 s, shape 1.5, at most 120 s", {"speed": HEAVY}),
+}
+
+
+def searched(split: Split, what: str = "") -> str:
+    """The folder of short runs: those of one setting are shared by all questions."""
+    return f"{split.name}-search{what and '-'}{what}"
+
+
+# FedFa-Delta ---------------------------------------------------------------------------------------------------------
+
+
+def deltas(lab: Lab) -> list[Contest]:
+    """Steps from the model a client started from or from the current one, staleness weights, and GroupNorm."""
+    found = []
+    for workload, split in lab.last_splits():
+        usual = lab.experiment(workload, split, workload.search)
+        k, title = window_of(usual), workload.titled(split)
+        param = Contender(f"fedfa-param:window={k}", "FedFa-Param", "fedfa-param")
+        base, current = steps(usual, k, "base"), steps(usual, k, "current")
+        weighed = tuple(
+            Contender(f"{step.spec}:staleness={s}", f"{step.title}, {s}", "fedfa-delta", 1 + step.turn)
+            for step in base[:2]
+            for s in ("polynomial", "hinge")
+        )
+        name = searched(split)
+        found += [
+            Contest(name, f"{title}: from the model started from", usual, (param, *base), "delta"),
+            Contest(name, f"{title}: from the current model", usual, (param, base[0], *current), "delta"),
+            Contest(name, f"{title}: staleness weights", usual, (param, *base[:2], *weighed), "delta"),
+        ]
+        if usual.model.name == "resnet18":
+            lr = GROUP_NORM_LR * usual.local.lr
+            group = lab.experiment(workload, split, workload.search, model__norm="group", local__lr=lr)
+            found.append(
+                Contest(searched(split, "group"), f"{title}: GroupNorm", group, (param, *base, *current[:2]), "delta")
+            )
+    return found
+
+
+def steps(experiment: Experiment, k: int, origin: str) -> tuple[Contender, ...]:
+    """FedFa-Delta with the server steps 1/M_c, 1/K, 1/2 and 1; those that moved the model too far come last."""
+    sizes = {"1/M_c": 1 / experiment.strategy["concurrency"], "1/K": 1 / k, "1/2": 0.5, "1": 1.0}
+    different = {f"{size:g}": title for title, size in reversed(sizes.items())}
+    return tuple(
+        Contender(
+            f"fedfa-delta:window={k}:origin={origin}:server_lr={size}",
+            f"Delta {title}" + (", current" if origin == "current" else ""),
+            "fedfa-delta",
+            2 * turn,
+        )
+        for turn, (size, title) in enumerate(sorted(different.items(), key=lambda item: float(item[0])))
+    )
+
+
+def delta(lab: Lab, results: Results) -> Section:
+    text = [
+        "FedFa-Delta with the server step eta_g as named, differences against the model a client started from or "
+        "against the current one, and less weight for stale ones; FedFa-Param beside it."
+    ]
+    return _answer(lab, results, "delta", "Which reading of FedFa-Delta does what", text)
+
+
+# Refill, window, step ------------------------------------------------------------------------------------------------
+
+
+def refills(lab: Lab) -> list[Contest]:
+    """From FedBuff to FedFa one change at a time, once for differences and once for models, under four weathers."""
+    found = []
+    for workload, split in lab.last_splits():
+        for suffix, (weather_title, weather) in WEATHERS.items():
+            experiment = lab.experiment(workload, split, workload.search, weather=weather)
+            name, title = searched(split, suffix), f"{workload.titled(split)}: {weather_title}"
+            found.append(Contest(name, title, experiment, one_by_one(experiment), "refill"))
+    return found
+
+
+def one_by_one(experiment: Experiment) -> tuple[Contender, ...]:
+    k = window_of(experiment)
+    mean, buffer = f"fedbuff:buffer={k}:origin=current", f"fedbuff:buffer={k}"
+    same_weight = f"{buffer}:server_lr={k / experiment.strategy['concurrency']:g}"
+    return (
+        Contender("fedavg", "FedAvg", "fedavg"),
+        Contender(same_weight, "differences: buffer, batch", "fedbuff"),
+        Contender(f"{same_weight}:refill=immediate", "differences: buffer, at once", "fedbuff"),
+        Contender(steps(experiment, k, "base")[0].spec, "differences: window, at once (FedFa-Delta)", "fedfa-delta"),
+        Contender(f"{buffer}:refill=immediate", "differences: buffer, at once, eta_g = 1", "fedbuff"),
+        Contender(mean, "models: buffer, batch", "fedbuff"),
+        Contender(f"{mean}:refill=immediate", "models: buffer, at once", "fedbuff"),
+        Contender(f"fedfa-param:window={k}", "models: window, at once (FedFa-Param)", "fedfa-param"),
+    )
+
+
+def refill(lab: Lab, results: Results) -> Section:
+    text = [
+        "One change at a time. Differences: each counts 1/M_c in all, but for eta_g = 1, where it counts 1/K. Models: "
+        "the plain mean of K. Buffer or sliding window; new work in a batch after an aggregation, or at once."
+    ]
+    return _answer(lab, results, "refill", "How much is refill, how much the window, how much the step", text)
+
+
+# FedAsync ------------------------------------------------------------------------------------------------------------
+
+
+def mixings(lab: Lab) -> list[Contest]:
+    """FedAsync with mixing weights from 0.1 to 0.9, fixed and falling with staleness."""
+    found = []
+    for workload, split in lab.last_splits():
+        experiment = lab.experiment(workload, split, workload.search)
+        param = Contender(f"fedfa-param:window={window_of(experiment)}", "FedFa-Param", "fedfa-param")
+        for staleness in ("polynomial", "constant", "hinge"):
+            mixed = (
+                Contender(f"fedasync:beta={beta}:staleness={staleness}", f"beta = {beta}", "fedasync")
+                for beta in (0.1, 0.3, 0.6, 0.9)
+            )
+            title = f"{workload.titled(split)}: {staleness}"
+            found.append(Contest(searched(split), title, experiment, (param, *mixed), "mixing"))
+    return found
+
+
+def mixing(lab: Lab, results: Results) -> Section:
+    text = ["FedAsync mixes an arriving model in with the weight beta s(staleness)."]
+    return _answer(lab, results, "mixing", "How FedAsync has to mix", text)
+
+
+# What all show -------------------------------------------------------------------------------------------------------
+
+
+def _answer(lab: Lab, results: Results, name: str, title: str, text: Sequence[str]) -> Section:
+    grids, figures, values = [], [], []
+    for position, (contest, runs) in enumerate(results):
+        rows = {row.label: row for row in summarise(runs, contest.target)}
+        cells = []
+        for contender in contest.contenders:
+            row = rows.get(contender.title)
+            done, own = row is not None and row.complete, row_runs(runs, row)
+            cells.append(
+                (
+                    contender.title,
+                    best_cell(row),
+                    final_cell(row),
+                    reached(row.time_mean if done else None, row.time_sd, own) if row else NOT_RUN,
+                    number(row.updates_mean) if row and done and row.updates_mean else "–",
+                    seeds_cell(lab, row, contest.target),
+                )
+            )
+            values.append(value_of(contest, contender, row))
+        goal = percent(contest.target)
+        headers = ("Strategy", "Best (%)", "Final (%)", f"Time to {goal} (s)", f"Updates to {goal}", "Seeds")
+        grids.append(Grid(contest.title, headers, cells, describe(contest, runs)))
+        if runs:
+            figures.append(curves(contest, runs, f"{name}{position}"))
+    return Section(name, title, [*text, scale_note(lab, results)], grids, figures, {"cells": values})

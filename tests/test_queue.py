@@ -1,0 +1,216 @@
+"""A reproduction in pieces: stopped by the clock and continued, the best first, and shown while runs are missing."""
+
+import math
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from polars.testing import assert_frame_equal
+
+import fedfa
+from fedfa import comparison
+from fedfa.cli import _command
+from fedfa.comparison import _run_point
+from fedfa.errors import ConfigError
+from fedfa.experiment import load_experiment
+from fedfa.recipes import BY_NAME, RECIPES
+from fedfa.recipes.kitchen import choose, make, standing
+from fedfa.recipes.lab import Lab
+from fedfa.recipes.markdown import BEGIN, END, check_markdown
+from fedfa.recipes.tables import table1, table3
+from fedfa.recipes.workloads import CIFAR10, DIGITS, SENT140, SST2
+from fedfa.record import read_run
+from test_cli import call
+from test_recipes import SHORT, contest, lab
+from test_report import make_run
+
+# By the clock --------------------------------------------------------------------------------------------------------
+
+
+def test_a_run_that_the_clock_stops_ends_in_the_same_records(tmp_path: Path) -> None:
+    """Stopped again and again, it keeps its checkpoint, is not counted, and takes the very same course in the end."""
+    few = ("model.hidden=8", "data.clients=20", "stop.seconds=500")
+    (chosen,) = BY_NAME["figure5"].contests(lab(tmp_path / "pieces", overrides=few))
+    one = replace(chosen, contenders=chosen.contenders[1:2])
+    (point,) = lab(tmp_path / "pieces", overrides=few).plan([one])
+    (whole,) = lab(tmp_path / "whole", overrides=few).plan([one])
+    assert _run_point(point, "", True, time.time() - 1) is None
+    assert not point.folder.exists()  # no new run is begun
+    pieces = 1
+    while (done := _run_point(point, "", True, time.time() + 0.25)) is None:
+        assert (point.folder / "checkpoint.npz").is_file()
+        assert not (point.folder / "manifest.json").exists()
+        pieces += 1
+        assert pieces < 1000
+    assert pieces > 1
+    expected = _run_point(whole, "", True, math.inf)
+    assert expected is not None
+    for found, same in ((done, expected), (read_run(point.folder), read_run(whole.folder))):
+        assert_frame_equal(found.updates, same.updates)
+        assert_frame_equal(found.evaluations, same.evaluations)
+        assert found.manifest["ended"] == same.manifest["ended"] == "seconds"
+    comparison._last_task.clear()
+
+
+def test_minutes_and_show_at_the_command_line(tmp_path: Path) -> None:
+    """The time is over before anything is done: the page says so, nothing fails, and the same command goes on."""
+    words = ["paper", "figure5", "--task", "digits", "--out", "p", "--jobs", "1"]
+    for setting in SHORT:
+        words += ["--set", setting]
+    done = call(*words, "--minutes", "0.0001", cwd=tmp_path)
+    assert "0 of 4 runs are there; repeat the command to go on" in done.stdout
+    assert "not run" in (tmp_path / "p" / "figure5.html").read_text()
+    assert "4 of 4 runs are there\n" in call(*words, "--minutes", "30", cwd=tmp_path).stdout
+    (tmp_path / "p" / "digits-iid-windows" / "fedfa-param_window=5-seed0" / "manifest.json").unlink()
+    shown = call(*words, "--show", cwd=tmp_path)
+    assert "3 of 4 runs are there; repeat the command without --show to go on" in shown.stdout
+    assert shown.stdout.count("not run") == 2  # the row's accuracy and its seeds
+
+
+# In which order ------------------------------------------------------------------------------------------------------
+
+
+def test_the_most_informative_runs_come_first(tmp_path: Path) -> None:
+    here = Lab("full", (CIFAR10, SENT140, SST2), (0, 1), tmp_path)
+    wanted = [c for recipe in RECIPES if recipe.name != "figure1" for c in recipe.contests(here)]
+    plan = here.plan(wanted)
+    names = [str(point.folder.relative_to(tmp_path)) for point in plan]
+    assert len(set(names)) == len(names)
+    mild = [name.removeprefix("cifar10-iid/").removesuffix("-seed0-to-target") for name in names[:10]]
+    assert mild[:2] == ["fedfa-param_window=5", "fedfa-delta_window=5"]
+    assert [name.split("_")[0] for name in mild[2:8]] == ["fedbuff"] * 2 + ["fedavg"] + [
+        "port-urgent", "port-non-urgent", "fedasync"
+    ]  # fmt: skip
+    assert all(name.startswith("fedfa-delta_window=5_server_lr") for name in mild[8:])
+    first = {name: min(n for n, found in enumerate(names) if found.startswith(name)) for name in (
+        "cifar10-iid/", "sent140", "cifar10-iid-search/", "cifar10-noniid/", "cifar10-iid/fedfa-param_window=5-seed1",
+        "cifar10-iid-search-phones", "cifar10-iid-windows", "cifar10-iid-mc2", "cifar10-iid-unequal",
+    )}  # fmt: skip
+    assert list(first.values()) == sorted(first.values())
+    last_first_seed = max(n for n, name in enumerate(names) if "seed0" in name)
+    early = [name for name in names[:last_first_seed] if "seed1" in name]
+    assert len(early) == 5  # FedFa, FedBuff and FedAvg on the mild split
+    assert all(name.startswith("cifar10-iid/") for name in early)
+    tasks = [comparison.ingredients(point.experiment) for point in plan if point.rank < (1, 0)]
+    assert len(set(tasks)) == 1
+
+
+def test_caps_are_a_fifth_above_the_papers_slowest(tmp_path: Path) -> None:
+    """FedAvg took 320 rounds of 10 on CIFAR-10, alpha = 5; FedBuff, the slowest of the others, 325 of 5."""
+    here = Lab("full", (CIFAR10,), (0,), tmp_path)
+    limits = {p.label: p.experiment.stop.updates for p in here.plan(BY_NAME["table1"].contests(here)[1:])}
+    assert limits["fedavg"] == 3840
+    assert limits["fedfa-param:window=5"] == limits["fedasync"] == 1950
+    given = replace(here, overrides=("stop.updates=7",))
+    assert {p.experiment.stop.updates for p in given.plan(BY_NAME["table1"].contests(given))} == {7}
+    smoke = replace(here, scale="smoke")
+    assert {p.experiment.stop.updates for p in smoke.plan(BY_NAME["table1"].contests(smoke))} == {None}
+
+
+# With runs missing ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("scale", ["smoke", "full"])
+def test_everything_is_shown_without_any_run(scale, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("FEDFA_DATA", raising=False)
+    order = choose("all", scale=scale, tasks=None, seeds=[0, 1], folder=tmp_path, only_show=True)
+    assert {w.name for _, own in order.recipes for w in own.workloads} == {"cifar10", "sent140", "sst2", "digits"}
+    file = tmp_path / "told.md"
+    file.write_text(f"# By hand\n\n{BEGIN}\nold\n{END}\n\nalso by hand\n")
+    _, sections = make(order, command="fedfa paper all --show", markdown=file)
+    assert standing(order)[0] == 0 < standing(order)[1]
+    for section in sections:
+        for grid in section.grids if section.name != "weather" else ():
+            assert all("not run" in row for row in grid.rows), grid.title
+    text = file.read_text()
+    assert text.startswith(f"# By hand\n\n{BEGIN}\n")
+    assert text.endswith(f"{END}\n\nalso by hand\n")
+    assert "\nold\n" not in text
+    assert "| FedFa-Param | not run | – | 1,102 | 1.3× | not run |" in text
+    assert f"`fedfa paper table1 --scale {scale} --seeds 0,1 --data DIR`" in text
+    again = file.read_text()
+    make(order, command="fedfa paper all --show", markdown=file)
+    assert file.read_text() == again
+
+
+def test_seeds_that_are_missing_are_told(tmp_path: Path) -> None:
+    chosen = contest("cifar10-iid", ("FedAvg", "fedavg"), ("FedFa-Param", "fedfa-param"), ("FedAsync", "fedasync"))
+    runs = [make_run("FedAvg", (0.5, 0.8)), make_run("FedAvg", (0.5, 0.8), seed=1), make_run("FedFa-Param", (0.75,))]
+    here = lab(tmp_path, seeds=(0, 1))
+    rows = {row[0]: row for row in table1(here, [(chosen, runs)]).grids[0].rows}
+    assert rows["FedAvg"][5] == "2 of 2"
+    assert rows["FedFa-Param"][5] == "1 of 1 (1 not run)"
+    assert rows["FedAsync"][1:] == ("not run", "–", "failed", "–", "not run", "–")
+    assert [row[4] for row in table3(here, [(chosen, runs)]).grids[0].rows] == ["2", "1 (1 not run)", "not run"]
+    lost = make_run("FedAsync", (0.1,))
+    lost.manifest["ended"] = "diverged: accuracy below 0.15 for 300 updates"
+    rows = {row[0]: row for row in table1(here, [(chosen, [*runs, lost])]).grids[0].rows}
+    assert rows["FedAsync"][1] == "failed (diverged)"
+
+
+def test_records_are_enough_to_show(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No data, no weights, another executor: the records say what they were made with. Other settings are refused."""
+    here = lab(tmp_path)
+    (chosen,) = BY_NAME["figure5"].contests(here)
+    one = replace(chosen, contenders=chosen.contenders[1:2])
+    (point,) = here.plan([one])
+    assert _run_point(point, "", True, math.inf) is not None
+    comparison._last_task.clear()
+    monkeypatch.setattr(type(point.experiment), "make_task", lambda self: (_ for _ in ()).throw(ConfigError("no data")))
+    shown = replace(here, only_show=True, overrides=(*SHORT, "engine.executor=inline"))
+    ((_, (run,)),) = shown.carry_out([one])
+    assert run.label == "K = 5"
+    assert shown.label_counts(point.experiment) is not None
+    with pytest.raises(ConfigError, match="no data"):
+        here.carry_out([one])
+    other = replace(shown, overrides=(*SHORT, "local.lr=0.3"))
+    with pytest.raises(ConfigError, match=r"holds a run with local\.lr = 0\.1, now 0\.3"):
+        other.carry_out([replace(one, experiment=other.experiment(DIGITS, DIGITS.splits[-1]))])
+
+
+def test_runs_of_different_models_are_not_averaged(tmp_path: Path) -> None:
+    here = lab(tmp_path, seeds=(0, 1))
+    chosen = contest("mixed", ("FedAvg", "fedavg"))
+    runs = {point.folder: make_run("fedavg", (0.5,), seed=point.experiment.seed) for point in here.plan([chosen])}
+    assert [run.label for run in here._named(chosen, runs)] == ["FedAvg", "FedAvg"]
+    next(iter(runs.values())).manifest["task"] = "toy/cnn"
+    with pytest.raises(ConfigError, match="mixed: holds runs of toy/cnn and toy/mlp; keep one of them"):
+        here._named(chosen, runs)
+
+
+def test_markdown_without_markers_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "README.md").write_text("mine\n")
+    with pytest.raises(ConfigError, match="must hold the lines"):
+        check_markdown(tmp_path / "README.md")
+    assert (tmp_path / "README.md").read_text() == "mine\n"
+
+
+# What runs end by, and what records keep -----------------------------------------------------------------------------
+
+
+def test_a_run_that_has_diverged_ends_early(tmp_path: Path) -> None:
+    """No evaluation (every 10 updates) reaches 99 % for 35 updates in a row: seen at the 40th."""
+    stop = {"updates": 100, "diverged_below": 0.99, "diverged_updates": 35}
+    run = fedfa.simulate("fedfa-param", stop=stop, out=tmp_path / "run")
+    assert run.manifest["ended"] == "diverged: accuracy below 0.99 for 40 updates"
+    assert len(run.accepted) == 40
+    assert fedfa.simulate("fedfa-param", stop=stop, out=tmp_path / "run", resume=True).manifest == run.manifest
+    easy = fedfa.simulate("fedfa-param", stop=stop | {"diverged_below": 0.01})
+    assert easy.manifest["ended"] == "updates"
+    with pytest.raises(ConfigError, match="goes with diverged_updates"):
+        fedfa.simulate("fedavg", stop={"updates": 1, "diverged_below": 0.1})
+    with pytest.raises(ConfigError, match="set at least one of updates, seconds, accuracy, wall_seconds"):
+        fedfa.simulate("fedavg", stop={"diverged_below": 0.1, "diverged_updates": 5})
+
+
+def test_records_hold_no_local_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    words = "paper table1 --data /home/me/data --out /srv/out --set data.folder=/x --markdown=/srv/a.md --data=/y"
+    monkeypatch.setattr("sys.argv", ["fedfa", *words.split(), "/home/me/b.toml", "--set", "local.lr=0.1"])
+    assert _command() == (
+        "fedfa paper table1 --data DIR --out out --set data.folder=DIR --markdown=a.md --data=DIR b.toml "
+        "--set local.lr=0.1"
+    )
+    experiment = load_experiment(None, [f"data.folder={tmp_path}", "stop.updates=1"])
+    experiment.run(tmp_path / "run", command=_command())
+    assert all(str(tmp_path).encode() not in file.read_bytes() for file in (tmp_path / "run").iterdir())
