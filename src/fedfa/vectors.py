@@ -88,7 +88,10 @@ def blend(a: Vector, b: Vector, weight_b: float) -> Vector:
     out = new_like(a)
 
     def work(low: int, high: int) -> None:
-        out[low:high] = a[low:high] * (1.0 - weight_b) + b[low:high] * weight_b
+        here = out[low:high]  # in place: every temporary block would come fresh from the system
+        here[:] = a[low:high]
+        here *= 1.0 - weight_b
+        here += b[low:high] * weight_b
 
     over_blocks(a, work)
     return out

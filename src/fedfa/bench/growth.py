@@ -105,6 +105,6 @@ def _figure(
     low = min(min(layer.y) for layer in layers if isinstance(layer, Line))
     high = max(max(layer.y) for layer in layers if isinstance(layer, Line))
     return Figure(
-        f"growth-{name}", title, "", x_label, y_label, tuple(layers), 
+        f"growth-{name}", title, "", x_label, y_label, tuple(layers),
         y_range=(low / 2, high * 2) if y_log else (0, 1.5 * high), x_log=True, y_log=y_log, height=360, legend=True,
     )  # fmt: skip
