@@ -15,7 +15,7 @@ from fedfa.report.static import draw_together, save_sheet
 LENGTHS, WINDOWS = (100_000, 1_000_000, 11_000_000, 110_000_000), (5, 10, 100)
 CLIENTS, IN_FLIGHT, UPDATES = (1_000, 10_000, 100_000, 1_000_000), (10, 100, 1_000, 10_000), 100_000
 QUICK_LENGTHS, QUICK_WINDOWS = (10_000, 100_000), (2, 5)
-QUICK_CLIENTS, QUICK_IN_FLIGHT, QUICK_UPDATES = (100, 1_000), (10, 100), 1_000
+QUICK_CLIENTS, QUICK_IN_FLIGHT, QUICK_UPDATES = (10, 1_000), (10, 100), 1_000
 
 
 def measure(options: Options, tell: Tell) -> list[Row]:
