@@ -12,6 +12,7 @@ import torch
 
 import fedfa
 from fedfa.bench import MEASUREMENTS, Options, aggregation, as_grid, base, choose, engine, growth
+from fedfa.core import Flight, Update
 from fedfa.errors import ConfigError
 from fedfa.report.interactive import as_plotly
 from fedfa.report.shapes import Figure, Line, Note, Rule
@@ -173,3 +174,23 @@ def test_logarithmic_axes_in_both_drawings() -> None:
 
 def test_options_know_how_many_turns() -> None:
     assert (Options().turns(5), Options(quick=True).turns(5), Options(quick=True, repeats=3).turns(5)) == (5, 1, 3)
+
+
+@pytest.mark.parametrize("name", aggregation.BYTES)
+def test_rules_can_be_sharded_by_parameter_range_but_for_ports_cosine(name: str) -> None:
+    """docs/scale.md: each coordinate's new value depends on that coordinate, and on scalars that all shards know."""
+    length, cut = 12, 5
+    rng = np.random.default_rng(1)
+    results = rng.integers(-8, 8, (9, length)).astype(np.float32)  # sums of such numbers are exact
+
+    def last_model(part: slice) -> np.ndarray:
+        strategy, start = aggregation.strategy_of(name, 4), np.zeros(length, np.float32)[part]
+        strategy.begin(start)
+        for number, result in enumerate(results):
+            update = Update(1, number, 0, result[part], start, 1 + number, 1.0)
+            assert not strategy.receive(update, {1: Flight(number, 0)}).refused
+        assert strategy.version >= 2
+        return strategy.model
+
+    shards = np.concatenate([last_model(slice(cut)), last_model(slice(cut, length))])
+    assert np.array_equal(last_model(slice(length)), shards) == (name != "port")
