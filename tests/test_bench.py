@@ -49,7 +49,7 @@ def test_bench_measures_what_is_named_and_writes_json(tmp_path: Path) -> None:
     assert found["command"].startswith("fedfa bench aggregation")
     (alone,) = found["measurements"]["engine"]
     assert alone["ratio"] == alone["ours"] / alone["baseline"]
-    assert alone["details"]["run_memory_bytes"] > 1_000 * 4_000  # a thousand models of a thousand floats in flight
+    assert alone["details"]["bytes"] > 1_000 * 4_000  # a thousand models of a thousand floats in flight
     assert [row["details"]["strategy"] for row in found["measurements"]["aggregation"]] == list(aggregation.BYTES)
     assert all(row["ours"] > 0 < row["baseline"] for rows in found["measurements"].values() for row in rows)
     assert "100,000 clients, 1,000 in flight" in done.stdout

@@ -6,7 +6,9 @@ bare numpy loop that keeps only a heap and a window.
 
 import heapq
 import multiprocessing
+import statistics
 from collections import deque
+from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -18,7 +20,7 @@ import numpy as np
 import polars as pl
 
 import fedfa
-from fedfa.bench.base import Options, Row, Tell, middle, peak_memory, rate, take_turns
+from fedfa.bench.base import Options, Row, Tell, peak_memory, rate
 from fedfa.executors.base import Trained, WorkOrder
 from fedfa.place import CPU, Place
 from fedfa.task import Initial, Score
@@ -119,27 +121,34 @@ def bare(size: Size) -> float:
     return rate(size.updates, loop)
 
 
-def row_of(size: Size, repeats: int) -> Row:
-    """One size, in a process of its own: what earlier work left in memory does not count."""
-    alone = ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn"))
-    with alone:
-        return alone.submit(_row_here, size, repeats).result()
-
-
-def _row_here(size: Size, repeats: int) -> Row:
+def turn(size: Size) -> tuple[float, float, int]:
+    """Updates per second of both, and the bytes that ours took."""
     before = peak_memory()
-    ours(size)
-    grown = peak_memory() - before
-    rates = take_turns({"fedfa": partial(ours, size), "bare": partial(bare, size)}, repeats, lambda _: None)
-    fast, slow = middle(rates["fedfa"]), middle(rates["bare"])
-    details = asdict(size) | {"microseconds_per_update": 1e6 / fast, "peak_memory_bytes": before + grown}
-    return Row(
-        f"{size.clients:,} clients, {size.in_flight:,} in flight", "updates/s", fast, slow, "bare numpy loop",
-        f"{1e6 / fast:.1f} µs, {grown / 2**20:,.0f} MiB",
-        details | {"run_memory_bytes": grown, "all": rates["fedfa"][1:]},
-    )  # fmt: skip
+    fast, after = ours(size), peak_memory()
+    return fast, bare(size), after - before
+
+
+def rows_of(sizes: Sequence[Size], repeats: int, tell: Tell) -> list[Row]:
+    """All sizes in turn, again and again. Each turn has a process of its own: what others left does not count."""
+    turns: dict[Size, list[tuple[float, float, int]]] = {size: [] for size in sizes}
+    alone = ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn"), max_tasks_per_child=1)
+    with alone:
+        for repeat in range(repeats):
+            for size in sizes:
+                tell(f"{size.clients:,} clients, {size.in_flight:,} in flight, turn {repeat + 1} of {repeats}")
+                turns[size].append(alone.submit(turn, size).result())
+    rows = []
+    for size, taken in turns.items():
+        fast, slow, memory = map(statistics.median, zip(*taken, strict=True))
+        rows.append(
+            Row(
+                f"{size.clients:,} clients, {size.in_flight:,} in flight", "updates/s", fast, slow, "bare numpy loop",
+                f"{1e6 / fast:.1f} µs, {memory / 2**20:,.0f} MiB",
+                asdict(size) | {"microseconds": 1e6 / fast, "bytes": memory, "all": [one[0] for one in taken]},
+            )
+        )  # fmt: skip
+    return rows
 
 
 def measure(options: Options, tell: Tell) -> list[Row]:
-    tell("taking turns with the bare loop")
-    return [row_of(Size(100_000, 1_000, 20_000) if options.quick else Size(), options.turns(5))]
+    return rows_of([Size(100_000, 1_000, 20_000) if options.quick else Size()], options.turns(5), tell)

@@ -29,10 +29,7 @@ def measure(options: Options, tell: Tell) -> list[Row]:
         for row in aggregation.rows_of(length, [("fedfa-param", k) for k in windows], options.turns(9), tell)
     ]
     sizes = [engine.Size(n, m, updates) for n in clients for m in flights if m <= n]
-    simulated = []
-    for size in sizes:
-        tell(f"{size.clients:,} clients, {size.in_flight:,} in flight")
-        simulated.append(engine.row_of(size, options.turns(3)))
+    simulated = engine.rows_of(sizes, options.turns(3), tell)
     save_sheet(draw_together(figures(arrivals, simulated)), "growth", options.out)
     return arrivals + simulated
 
@@ -57,11 +54,11 @@ def figures(arrivals: Sequence[Row], simulated: Sequence[Row]) -> list[Figure]:
         _figure("k", "Server: time per arrival over K", "K, results in the window", "ms per arrival", by_k),
         _figure(
             "in-flight", "Engine: time per update over M_c", "M_c, clients in flight", "µs per update",
-            _engine_lines(simulated, "clients", "N", "in_flight", "microseconds_per_update"), y_log=False,
+            _engine_lines(simulated, "clients", "N", "in_flight", "microseconds"), y_log=False,
         ),
         _figure(
             "clients", "Engine: memory of a run over N", "N, registered clients", "MiB",
-            _engine_lines(simulated, "in_flight", "M_c", "clients", "run_memory_bytes", 2**-20), y_log=False,
+            _engine_lines(simulated, "in_flight", "M_c", "clients", "bytes", 2**-20), y_log=False,
         ),
     ]  # fmt: skip
 

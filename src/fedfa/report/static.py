@@ -35,7 +35,7 @@ def draw_together(figures: Sequence[Figure], columns: int = 2) -> Sheet:
         axes = sheet.add_subplot(rows, columns, position + 1)
         _fill(axes, figure)
         if figure.legend:
-            axes.legend(frameon=False, fontsize=8.5)
+            axes.legend(frameon=False, fontsize=8.5, loc="center left", bbox_to_anchor=(1.0, 0.5))
     return sheet
 
 
@@ -53,7 +53,7 @@ def _fill(axes: Axes, figure: Figure) -> None:
     ):  # fmt: skip
         if log:
             rescale("log")
-            axis.set_major_formatter(lambda value, _: f"{value:,g}")
+            axis.set_major_formatter(lambda value, _: f"{value:,.0f}" if value >= 1 else f"{value:g}")
             axis.set_minor_formatter(NullFormatter())
     axes.autoscale_view()
     if figure.x_range is not None and figure.x_range[0] < figure.x_range[1]:  # a run may end where it begins
