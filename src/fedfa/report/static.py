@@ -53,7 +53,7 @@ def _fill(axes: Axes, figure: Figure) -> None:
     ):  # fmt: skip
         if log:
             rescale("log")
-            axis.set_major_formatter(lambda value, _: f"{value:,.0f}" if value >= 1 else f"{value:g}")
+            axis.set_major_formatter(lambda value, _: _short(value))
             axis.set_minor_formatter(NullFormatter())
     axes.autoscale_view()
     if figure.x_range is not None and figure.x_range[0] < figure.x_range[1]:  # a run may end where it begins
@@ -132,6 +132,11 @@ def _legend(sheet: Sheet, axes: Axes) -> None:
         return
     columns = max(1, min(len(labels), int(100 / (7 + max(map(len, labels))))))
     sheet.legend(handles, labels, loc="outside lower center", ncols=columns, frameon=False, fontsize=9)
+
+
+def _short(value: float) -> str:
+    """A power of ten without an exponent: 0.01, 1,000, 10 M."""
+    return f"{value / 1e6:,.0f} M" if value >= 1e6 else f"{value:,.0f}" if value >= 1 else f"{value:g}"
 
 
 def _plain(text: str) -> str:
