@@ -42,9 +42,10 @@ def test_sides_take_turns_and_the_first_turn_does_not_count() -> None:
 
 
 def test_bench_measures_what_is_named_and_writes_json(tmp_path: Path) -> None:
-    done = call("aggregation", "engine", "aggregation", "--quick", "--json", "all.json", cwd=tmp_path)
+    words = ["aggregation", "engine", "aggregation", "checkpoint"]
+    done = call(*words, "--quick", "--json", "all.json", cwd=tmp_path)
     found = json.loads((tmp_path / "all.json").read_text())
-    assert list(found["measurements"]) == ["engine", "aggregation"]
+    assert list(found["measurements"]) == ["engine", "aggregation", "checkpoint"]
     assert found["machine"]["numpy"] == np.__version__
     assert found["command"].startswith("fedfa bench aggregation")
     (alone,) = found["measurements"]["engine"]
@@ -92,7 +93,7 @@ def test_wrong_words_are_one_line(words: list[str], message: str, tmp_path: Path
 @WITHOUT_GPU
 def test_without_a_gpu_its_part_is_left_out_in_a_line() -> None:
     wanted, remarks = choose([])
-    assert [measurement.name for measurement in wanted] == ["job", "executors", "engine", "aggregation"]
+    assert [measurement.name for measurement in wanted] == ["job", "executors", "engine", "aggregation", "checkpoint"]
     assert remarks == ["gpu: left out, no GPU that torch can use."]
     with pytest.raises(ConfigError, match="no GPU"):
         choose(["engine", "gpu"])

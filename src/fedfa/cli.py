@@ -279,7 +279,7 @@ def bench(
 ) -> None:
     """Measure ours against a baseline, in turns, and print the ratios; without NAME, all that this machine can.
 
-    NAME is one or more of job, executors, engine, aggregation, gpu, growth.
+    NAME is one or more of job, executors, engine, aggregation, checkpoint, gpu, growth.
     """
     from fedfa.bench import MEASUREMENTS, Options, as_grid, choose, measured
 

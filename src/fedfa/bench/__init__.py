@@ -30,6 +30,7 @@ MEASUREMENTS = (
     Measurement("executors", "training in-flight clients in batches against one by one, models of growing size"),
     Measurement("engine", "a task that computes nothing, very many clients, against a bare numpy loop"),
     Measurement("aggregation", "the server's work per arrival, d x K, against plain copying"),
+    Measurement("checkpoint", "saving the server's state, against writing as many bytes plainly"),
     Measurement("gpu", "lanes against one client at a time, on the paper's workloads", on_gpu=True),
     Measurement("growth", "how cost grows with d, K, M_c and N, with a figure (minutes)", by_default=False),
 )
