@@ -1,4 +1,4 @@
-"""The command line: ``fedfa run``, ``compare``, ``report``, ``paper``, ``theory``, ``strategies``, ``init``.
+"""The command line: ``fedfa run``, ``compare``, ``report``, ``paper``, ``theory``, ``bench``, ``strategies``, ``init``.
 
 Nothing heavy is imported before a command needs it, so that ``fedfa --help`` answers at once.
 """
@@ -93,7 +93,7 @@ def compare(
 
     from fedfa.comparison import points, run_points
     from fedfa.experiment import load_experiment
-    from fedfa.progress import compare_progress
+    from fedfa.progress import counted_progress
     from fedfa.report import write_report
     from fedfa.report.page import verdict
     from fedfa.report.tables import as_rich, summarise
@@ -113,7 +113,7 @@ def compare(
     if not resume and any(point.folder.exists() for point in todo):
         raise ConfigError(f"--out {folder}: holds runs already; add --resume to keep them, or choose another folder")
     runs = []
-    with compare_progress(len(todo)) as advance:
+    with counted_progress(len(todo)) as advance:
         try:
             for done in run_points(todo, command=_command(), resume=resume, jobs=jobs):
                 runs.append(done)
@@ -202,7 +202,7 @@ def paper(
 
         _print(list_recipes())
         return
-    from fedfa.progress import compare_progress
+    from fedfa.progress import counted_progress
     from fedfa.recipes.kitchen import choose, make, standing
     from fedfa.recipes.markdown import check_markdown
 
@@ -234,7 +234,7 @@ def paper(
     try:
         until = math.inf if minutes is None else started + 60 * minutes
         page, sections = make(
-            order, command=_command(), jobs=jobs, progress=compare_progress, until=until, markdown=markdown
+            order, command=_command(), jobs=jobs, progress=counted_progress, until=until, markdown=markdown
         )
     except KeyboardInterrupt:
         raise _Interrupted("Interrupted; what was done is saved. Continue with the same command.") from None
@@ -287,6 +287,68 @@ def theory(
         _say(line)
     if as_json:
         print(json.dumps(found.summary() | {"folder": str(folder)}))
+
+
+@app.command()
+def bench(
+    names: Annotated[list[str] | None, typer.Argument(metavar="[NAME]...", help="Measurements to make.")] = None,
+    listed: Annotated[bool, typer.Option("--list", help="List the measurements.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Small sizes, one turn each: does it work here?")] = False,
+    repeats: Annotated[int | None, typer.Option(help="Turns of each side; by default each measurement knows.")] = None,
+    json_file: Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Write all numbers there.")] = None,
+    out: Annotated[
+        Path, typer.Option(help="growth: folder of its figure; by default runs/bench.", show_default=False)
+    ] = Path("runs/bench"),
+    workloads: Annotated[str | None, typer.Option(help="gpu: resnet18,bert-tiny,minilm-lora, or some.")] = None,
+    precision: Annotated[str | None, typer.Option(help="gpu: bf16 (the default), tf32 or fp32.")] = None,
+    updates: Annotated[int | None, typer.Option(help="gpu: updates with lanes; by default 100.")] = None,
+    inline_updates: Annotated[int | None, typer.Option(help="gpu: updates one by one; by default 12.")] = None,
+    compile: Annotated[bool, typer.Option("--compile", help="gpu: also compiled lanes.")] = False,
+) -> None:
+    """Measure ours against a baseline, in turns, and print the ratios; without NAME, all that this machine can.
+
+    NAME is one or more of job, executors, engine, aggregation, checkpoint, gpu, growth.
+    """
+    from fedfa.bench import MEASUREMENTS, Options, as_grid, choose, measured
+
+    if listed:
+        for measurement in MEASUREMENTS:
+            _say(f"{measurement.name:12} {measurement.title}")
+        return
+    for_gpu = {
+        "workloads": tuple(workloads.split(",")) if workloads else None, "precision": precision, "updates": updates,
+        "inline_updates": inline_updates, "compile": compile or None,
+    }  # fmt: skip
+    given = {name: value for name, value in for_gpu.items() if value is not None}
+    for name in given:
+        if "gpu" not in (names or []):
+            raise ConfigError(f"--{name.replace('_', '-')}: is for one measurement; name it: fedfa bench gpu")
+    for name, value in (("repeats", repeats), ("updates", updates), ("inline-updates", inline_updates)):
+        if value is not None and value < 1:
+            raise ConfigError(f"--{name} {value}: must be at least 1")
+    wanted, remarks = choose(names or [])
+    options = Options(quick=quick, repeats=repeats, out=out, **given)
+
+    from fedfa.progress import counted_progress
+    from fedfa.record import atomic, machine
+
+    done = []
+    try:
+        with counted_progress(len(wanted), "measurements") as advance:
+            for measurement, rows in measured(wanted, options, lambda text: advance(text, 0)):
+                advance(measurement.name)
+                done.append((measurement, rows))
+    finally:  # what was measured before an interruption is worth showing
+        for measurement, rows in done:
+            _print(as_grid(measurement, rows).as_rich())
+    for line in remarks:
+        _say(line)
+    if json_file is not None:
+        rows = {measurement.name: [row.as_dict() for row in rows] for measurement, rows in done}
+        with atomic(json_file) as file:
+            file.write(
+                json.dumps({"command": _command(), "machine": machine(), "measurements": rows}, indent=1).encode()
+            )
 
 
 @app.command()

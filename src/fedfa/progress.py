@@ -62,8 +62,12 @@ def _share_done(engine: "Simulation") -> float:
 
 
 @contextmanager
-def compare_progress(total: int) -> Iterator[Callable[[str], None]]:
-    """Shows how many runs of a comparison are done."""
-    with _bar(TextColumn("{task.completed}/{task.total} runs  {task.description}")) as bar:
+def counted_progress(total: int, what: str = "runs") -> Iterator[Callable[..., None]]:
+    """Shows how many runs of a comparison, or other pieces of work, are done: call it with a text at each."""
+    with _bar(TextColumn(f"{{task.completed}}/{{task.total}} {what}  {{task.description}}")) as bar:
         task = bar.add_task("starting", total=total)
-        yield lambda text: bar.update(task, advance=1, description=text)
+
+        def advance(text: str, by: int = 1) -> None:
+            bar.update(task, advance=by, description=text)
+
+        yield advance

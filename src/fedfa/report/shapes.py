@@ -103,6 +103,9 @@ class Figure:
     y_range: tuple[float, float] | None = None
     y_ticks: tuple[tuple[float, str], ...] = ()
     """Where the vertical axis holds names: (position, name). Empty: an axis of numbers."""
+    x_log: bool = False
+    y_log: bool = False
+    """Logarithmic axes; ranges are still given as plain numbers."""
     height: int = 420
     """In CSS pixels; a hundredth of it in inches on paper."""
     legend: bool = False
