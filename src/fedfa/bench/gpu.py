@@ -22,8 +22,8 @@ from fedfa.models.resnet import ResNet18
 from fedfa.place import Place
 from fedfa.settings import suggest
 
-FLOPS = {"resnet18": 3.34e9}
-"""Of one example, forward and backward."""
+SQUARE = 8192
+"""Rows and columns of the product that stands for what the GPU can do at best."""
 
 
 def images() -> fedfa.Task:
@@ -81,6 +81,32 @@ def rate(task: fedfa.Task, executor: Any, concurrency: int, updates: int) -> dic
     return {"examples_per_second": examples / seconds, "seconds": seconds, "loss": float(run.evaluations["loss"][-1])}
 
 
+def flops_of(task: fedfa.Task) -> float:
+    """Floating-point operations of one example, forward and backward."""
+    from torch.utils.flop_counter import FlopCounterMode
+
+    module = task.build(0).to("cuda")
+    inputs, targets = task.inputs[:8].to("cuda"), task.targets[:8].to("cuda")
+    counter = FlopCounterMode(display=False)
+    with counter:
+        task.loss(module(inputs), targets).backward()
+    return counter.get_total_flops() / 8
+
+
+def ceiling(precision: str, products: int = 50) -> float:
+    """Operations per second of one large matrix product."""
+    with Place.of("cuda", precision).prepared():
+        dtype = torch.bfloat16 if precision == "bf16" else torch.float32
+        a, b = (torch.randn(SQUARE, SQUARE, device="cuda", dtype=dtype) for _ in range(2))
+        torch.mm(a, b)
+        torch.cuda.synchronize()
+        begun = time.perf_counter()
+        for _ in range(products):
+            torch.mm(a, b)
+        torch.cuda.synchronize()
+        return 2 * SQUARE**3 * products / (time.perf_counter() - begun)
+
+
 def possible() -> list[str]:
     """All workloads, or those that need no extra library where it is missing."""
     return [name for name in WORKLOADS if name == "resnet18" or find_spec("transformers")]
@@ -88,6 +114,8 @@ def possible() -> list[str]:
 
 def measure(options: Options, tell: Tell) -> list[Row]:
     place = Place.of("cuda", options.precision)
+    best_possible = ceiling(place.precision)
+    tell(f"one large matrix product: {best_possible / 1e12:,.0f} TFLOP/s")
     found: list[Row] = []
     for name in options.workloads or possible():
         require(name in WORKLOADS, f"--workloads {name}: {suggest(name, WORKLOADS, 'must be one of')}")
@@ -109,11 +137,12 @@ def measure(options: Options, tell: Tell) -> list[Row]:
                 one = rate(task, executor, concurrency, updates)
                 if kind not in best or one["examples_per_second"] > best[kind]["examples_per_second"]:
                     best[kind] = one
-        slow = best["inline"]["examples_per_second"]
+        slow, flops = best["inline"]["examples_per_second"], flops_of(task)
         for kind, one in best.items():
             speed = one["examples_per_second"]
-            flops = f"{speed * FLOPS[name] / 1e12:.0f} TFLOP/s" if name in FLOPS else ""
+            done = speed * flops
             if kind != "inline":
-                details = one | {"precision": options.precision}
-                found.append(Row(f"{name}, {kind}", "examples/s", speed, slow, "eager inline", flops, details))
+                beside = f"{done / 1e12:.1f} TFLOP/s, {done / best_possible:.1%} of a large matrix product's"
+                details = one | {"precision": place.precision, "flops": done, "ceiling": best_possible}
+                found.append(Row(f"{name}, {kind}", "examples/s", speed, slow, "eager inline", beside, details))
     return found
