@@ -25,8 +25,8 @@ from fedfa.experiment import named_task
 
 WORKERS = Path(__file__).parent / "peers"
 MODES: dict[str, tuple[str, ...]] = {
-    "fedavg": ("fedfa", "hand", "pfl", "flower", "flgo"),
-    "fedbuff": ("fedfa", "flgo"),
+    "fedavg": ("fedfa", "hand", "fluke", "pfl", "appfl", "fedlab", "fedml", "flgo", "flsim", "flower"),
+    "fedbuff": ("fedfa", "flgo", "appfl", "flsim"),
 }
 
 
@@ -78,11 +78,11 @@ def main() -> None:
                 middle = statistics.median(values)
                 last = found[name][-1]
                 versions = ", ".join(f"{package} {number}" for package, number in last["versions"].items())
+                speed = f"{middle:8,.1f} ({min(values):,.1f} to {max(values):,.1f})"
                 print(
-                    f"  {name:8} {middle:8,.1f} ({min(values):,.1f} to {max(values):,.1f})  fedfa is {ours / middle:6.2f} x"
-                    f"   accuracy {last['accuracy']:.3f}   Python {last['python']}, {versions}",
-                    flush=True,
+                    f"  {name:8} {speed}  fedfa is {ours / middle:6.2f} x   accuracy {last['accuracy']:.3f}", flush=True
                 )
+                print(f"           Python {last['python']}, {versions}", flush=True)
             report[mode] = found
     if options.json:
         options.json.write_text(json.dumps(report, indent=1))

@@ -4,9 +4,10 @@ import time
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from job import BATCH, BUFFER, COHORT, EPOCHS, LR, job, new_model
+
 import fedfa
 from fedfa.executors import make_executor
-from job import BATCH, BUFFER, COHORT, EPOCHS, LR, job, new_model
 
 JOB = job()
 task = fedfa.Task(
@@ -20,7 +21,9 @@ executor = make_executor("auto", task, 0)
 
 def run(rounds: int) -> tuple[float, float]:
     """Trainings per second, and the last accuracy."""
-    strategy = fedfa.FedBuff(concurrency=COHORT, buffer=BUFFER) if JOB.mode == "fedbuff" else fedfa.FedAvg(concurrency=COHORT)
+    strategy = (
+        fedfa.FedBuff(concurrency=COHORT, buffer=BUFFER) if JOB.mode == "fedbuff" else fedfa.FedAvg(concurrency=COHORT)
+    )
     with TemporaryDirectory() as folder:
         begun = time.perf_counter()
         done = fedfa.simulate(

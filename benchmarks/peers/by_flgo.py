@@ -1,6 +1,7 @@
 """The job by FLGo: a task of its own, its FedAvg, or its FedBuff on its virtual clock."""
 
 # pyright: reportMissingImports=false
+# ruff: noqa: E402
 
 import os
 import sys

@@ -5,6 +5,7 @@ many train at a time as there are cores.
 """
 
 # pyright: reportMissingImports=false
+# ruff: noqa: TID251
 
 import os
 import sys

@@ -7,7 +7,7 @@ Its clients start at a given rate: ten are in flight on average. Metrics on trai
 
 from typing import Any
 
-import flsim.configs
+import flsim.configs  # noqa: F401 - registers them
 import torch
 from flsim.clients.base_client import ClientConfig
 from flsim.data.data_provider import IFLDataProvider, IFLUserData
@@ -114,7 +114,9 @@ if JOB.mode == "fedbuff":
         aggregator=FedAvgWithLRFedBuffAggregatorConfig(lr=1.0 / BUFFER, buffer_size=BUFFER),
         training_event_generator=AsyncTrainingEventGeneratorConfig(
             training_start_time_distribution=PoissonAsyncTrainingStartTimeDistrConfig(training_rate=COHORT / SECONDS),
-            duration_distribution_generator=PerUserExponentialDurationDistributionConfig(training_duration_mean=SECONDS),
+            duration_distribution_generator=PerUserExponentialDurationDistributionConfig(
+                training_duration_mean=SECONDS
+            ),
         ),
         **common,
     )

@@ -18,6 +18,8 @@ for _ in range(JOB.rounds + WARM_UP):
         states.append(local.state_dict())
         weights.append(len(targets))
     share = torch.tensor(weights, dtype=torch.float32) / sum(weights)
-    model.load_state_dict({name: torch.tensordot(share, torch.stack([s[name] for s in states]), 1) for name in states[0]})
+    model.load_state_dict(
+        {name: torch.tensordot(share, torch.stack([s[name] for s in states]), 1) for name in states[0]}
+    )
     JOB.evaluate(model)
 JOB.finish()

@@ -53,7 +53,9 @@ class Job:
 
     def finish(self, *packages: str) -> None:
         """Reports the speed from the end of the warm-up to the last evaluation."""
-        assert len(self.seen) == self.rounds + WARM_UP, f"{len(self.seen)} evaluations instead of {self.rounds} + {WARM_UP}"
+        assert len(self.seen) == self.rounds + WARM_UP, (
+            f"{len(self.seen)} evaluations instead of {self.rounds} + {WARM_UP}"
+        )
         (begun, before, _), (ended, after, accuracy) = self.seen[WARM_UP - 1], self.seen[-1]
         self.write((after - before) / (ended - begun), accuracy, *packages)
 
