@@ -24,7 +24,7 @@ class Api(FedAvgAPI):
 arguments: Any = SimpleNamespace(
     dataset="digits", client_num_in_total=len(JOB.clients), client_num_per_round=COHORT,
     comm_round=JOB.rounds + WARM_UP, frequency_of_the_test=1, client_optimizer="sgd", learning_rate=LR, epochs=EPOCHS,
-    batch_size=BATCH, federated_optimizer="FedAvg", enable_wandb=False, using_mlops=False, enable_tracking=False, rank=0,
+    batch_size=BATCH, federated_optimizer="FedAvg", enable_wandb=False, using_mlops=False, rank=0,
 )  # fmt: skip
 MLOpsStore.mlops_args = arguments  # nothing is sent to FedML's service
 loaders = {
