@@ -4,8 +4,8 @@ Digits, 50 clients, Dirichlet alpha 0.5, MLP 64-64-10, SGD lr 0.1, batch 32, 5 l
 "fedavg": rounds of 10 clients; "fedbuff": 10 in flight, K = 5, for those that are asynchronous. All train on the same
 split and evaluate on the same 359 images after every 10 client trainings. Every worker (benchmarks/peers/by_NAME.py)
 is a process of its own that clocks itself after a warm-up; imports, data and the start of worker processes are
-outside of the clock. The frameworks take turns. Prints client trainings per second, median and range, and how many
-times slower than ours each one is.
+outside of the clock. The frameworks take turns. Prints client trainings per second and how many times faster ours is
+in the same turn, medians and ranges.
 
     python benchmarks/peers.py --python pfl=VENV/bin/python --python flower=VENV/bin/python ...
 """
@@ -72,16 +72,14 @@ def main() -> None:
                 for name in names:
                     found[name].append(work(name, pythons[name], mode, options.rounds, folder, options.limit))
             rates = {name: [one["trainings_per_second"] for one in runs] for name, runs in found.items()}
-            ours = statistics.median(rates["fedfa"])
             print(f"{mode}: client trainings per second, median of {options.repeats} ({options.rounds} rounds)")
             for name, values in rates.items():
-                middle = statistics.median(values)
+                ratios = [ours / theirs for ours, theirs in zip(rates["fedfa"], values, strict=True)]
+                speed = f"{statistics.median(values):8,.1f} ({min(values):,.1f} to {max(values):,.1f})"
+                ratio = f"{statistics.median(ratios):6.2f} ({min(ratios):.2f} to {max(ratios):.2f})"
                 last = found[name][-1]
+                print(f"  {name:8} {speed}   fedfa is faster by {ratio}   accuracy {last['accuracy']:.3f}")
                 versions = ", ".join(f"{package} {number}" for package, number in last["versions"].items())
-                speed = f"{middle:8,.1f} ({min(values):,.1f} to {max(values):,.1f})"
-                print(
-                    f"  {name:8} {speed}  fedfa is {ours / middle:6.2f} x   accuracy {last['accuracy']:.3f}", flush=True
-                )
                 print(f"           Python {last['python']}, {versions}", flush=True)
             report[mode] = found
     if options.json:
