@@ -382,6 +382,10 @@ def init(
 # Helpers -------------------------------------------------------------------------------------------------------------
 
 
+INTERRUPTED = 130
+"""The exit status of a command that Ctrl-C has ended."""
+
+
 class _Interrupted(Exception):
     """Ctrl-C, with what to type next."""
 
@@ -471,16 +475,17 @@ def _say(text: str) -> None:
 def main() -> None:
     """Entry point: every expected error is one line on stderr."""
     try:
-        app(standalone_mode=False)
+        if app(standalone_mode=False) == INTERRUPTED:  # what typer makes of a Ctrl-C that no command has caught
+            raise KeyboardInterrupt
     except FedfaError as error:
         print(f"fedfa: {error}", file=sys.stderr)
         sys.exit(2 if isinstance(error, ConfigError) else 1)
     except _Interrupted as pause:
         print(str(pause), file=sys.stderr)
-        sys.exit(130)
+        sys.exit(INTERRUPTED)
     except (KeyboardInterrupt, typer.Abort):
         print("fedfa: interrupted", file=sys.stderr)
-        sys.exit(130)
+        sys.exit(INTERRUPTED)
     except Exception as error:
         if isinstance(error, _click_error()):
             error.show()  # pyright: ignore[reportAttributeAccessIssue]
