@@ -99,6 +99,23 @@ def test_without_a_gpu_its_part_is_left_out_in_a_line() -> None:
         choose(["engine", "gpu"])
 
 
+def test_clients_on_lanes_of_their_own() -> None:
+    """Everything of it but the profile also runs on lanes without a GPU."""
+    from fedfa.bench import lanes
+    from fedfa.executors.lanes import Lanes
+    from fedfa.place import CPU
+
+    task = fedfa.Task(
+        model=lambda: torch.nn.Linear(4, 2),
+        clients=[(torch.randn(8, 4), torch.arange(8) % 2) for _ in range(3)],
+        test=(torch.randn(8, 4), torch.arange(8) % 2),
+    )
+    executor = Lanes.prepared(task, 0, CPU)
+    assert lanes.together(task, executor, 3) > 0
+    assert Lanes.prepared(task, 0, CPU) is executor
+    assert len(executor._free) == 3
+
+
 def test_vectors_that_do_not_fit_are_said_to_be_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
     length = 100_000
     fixed = 2 * (12 * length + 16 * aggregation.COPY)

@@ -321,7 +321,7 @@ def bench(
     }  # fmt: skip
     given = {name: value for name, value in for_gpu.items() if value is not None}
     for name in given:
-        if "gpu" not in (names or []):
+        if not {"gpu", "lanes"} & set(names or []):
             raise ConfigError(f"--{name.replace('_', '-')}: is for one measurement; name it: fedfa bench gpu")
     for name, value in (("repeats", repeats), ("updates", updates), ("inline-updates", inline_updates)):
         if value is not None and value < 1:

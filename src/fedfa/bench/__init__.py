@@ -32,6 +32,7 @@ MEASUREMENTS = (
     Measurement("aggregation", "the server's work per arrival, d x K, against plain copying"),
     Measurement("checkpoint", "saving the server's state, against writing as many bytes plainly"),
     Measurement("gpu", "lanes against one client at a time, on the paper's workloads", on_gpu=True),
+    Measurement("lanes", "clients side by side against one, and a step's kernels", on_gpu=True, by_default=False),
     Measurement("growth", "how cost grows with d, K, M_c and N, with a figure (minutes)", by_default=False),
 )
 BY_NAME = {measurement.name: measurement for measurement in MEASUREMENTS}
@@ -44,7 +45,8 @@ def choose(names: Sequence[str]) -> tuple[list[Measurement], list[str]]:
     wanted = [m for m in MEASUREMENTS if m.name in names or (not names and m.by_default)]
     if any(m.on_gpu for m in wanted) and not _gpu():
         if names:
-            raise ConfigError("bench gpu: no GPU that torch can use; leave it out, or run it on a machine with one")
+            name = next(m.name for m in wanted if m.on_gpu)
+            raise ConfigError(f"bench {name}: no GPU that torch can use; leave it out, or run it on a machine with one")
         left_out = [m for m in wanted if m.on_gpu]
         wanted = [m for m in wanted if not m.on_gpu]
         return wanted, [f"{m.name}: left out, no GPU that torch can use." for m in left_out]

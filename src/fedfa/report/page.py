@@ -5,8 +5,6 @@ from collections.abc import Sequence
 from html import escape
 from pathlib import Path
 
-from plotly.offline import get_plotlyjs
-
 from fedfa.errors import require
 from fedfa.record import Run, atomic
 from fedfa.report.figures import (
@@ -71,6 +69,8 @@ def render(runs: Sequence[Run], figures: Sequence[Figure], target: float | None,
 
 def assemble(title: str, body: Sequence[str], figures: Sequence[Figure]) -> str:
     """A page that needs nothing but itself, with these figures in the places that ``figure_html`` made for them."""
+    from plotly.offline import get_plotlyjs
+
     data = {figure.name: as_plotly(figure) for figure in figures}
     return PAGE.substitute(
         policy=POLICY,
