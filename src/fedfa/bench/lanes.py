@@ -6,6 +6,7 @@ each kind takes then. What many lanes gain beyond one is what small kernels leav
 
 import time
 from collections import Counter
+from functools import partial
 from typing import Any
 
 import torch
@@ -54,7 +55,7 @@ def measure(options: Options, tell: Tell) -> list[Row]:
     found: list[Row] = []
     for name, compiled in (("lanes", False), ("compiled lanes", True))[: 1 + options.compile]:
         lanes = Lanes.prepared(task, 0, place, compiled)
-        ways = {str(count): lambda count=count: together(task, lanes, count) for count in COUNTS}
+        ways = {str(count): partial(together, task, lanes, count) for count in COUNTS}
         rates = {way: middle(turns) for way, turns in take_turns(ways, options.turns(3), tell).items()}
         profile = kinds(task, lanes)
         beside = ", ".join(f"{kind} {one['us']:,.0f} µs ({one['kernels']:.0f})" for kind, one in profile.items())
