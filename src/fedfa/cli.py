@@ -1,10 +1,11 @@
-"""The command line: ``fedfa run``, ``compare``, ``report``, ``paper``, ``theory``, ``strategies``, ``init``.
+"""The command line: ``fedfa run``, ``compare``, ``report``, ``watch``, ``paper``, ``theory``, ``strategies``, ``init``.
 
 Nothing heavy is imported before a command needs it, so that ``fedfa --help`` answers at once.
 """
 
 import json
 import math
+import os
 import re
 import shlex
 import signal
@@ -159,6 +160,33 @@ def report(
     _say(f"Report: {page}")
     if as_json:
         print(json.dumps({"target": goal, "strategies": [asdict(row) for row in rows], "report": str(page)}))
+
+
+@app.command()
+def watch(
+    folder: Annotated[Path, typer.Argument(metavar="RUN", help="A run's folder, or one that holds several runs.")],
+    port: Annotated[int, typer.Option(help="Port of the page; by default any free one.", show_default=False)] = 0,
+    host: Annotated[str, typer.Option(help="Which of this machine's own addresses to serve on.")] = "127.0.0.1",
+    browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Open the page in a browser.")] = True,
+) -> None:
+    """Show a run while it goes, on a page that this machine alone can open.
+
+    RUN is the folder of a run under way or finished, or one that holds several, such as a comparison's; where there is
+    none yet, the page waits for it. The address holds a secret; nothing can be changed through it. Below the same
+    address, metrics answers Prometheus (set FEDFA_WATCH_TOKEN to keep the address). Ctrl-C ends it.
+    """
+    from fedfa.watch import Watch
+
+    page = Watch(folder, host, port)
+    print(f"Watching {folder}: {page.address}  (Ctrl-C ends it)", flush=True)
+    if browser and _has_screen():
+        import webbrowser
+
+        webbrowser.open(page.address)
+    try:
+        page.serve()
+    except KeyboardInterrupt:
+        pass
 
 
 @app.command()
@@ -400,6 +428,12 @@ def _print(table: Any) -> None:
 
     console = Console()
     (console if console.is_terminal else Console(width=120)).print(table)
+
+
+def _has_screen() -> bool:
+    """Whether somebody sits here who would see a browser; one inside the terminal would only be in the way."""
+    graphical = sys.platform in ("darwin", "win32") or any(map(os.environ.get, ("DISPLAY", "WAYLAND_DISPLAY")))
+    return graphical and sys.stdout.isatty()
 
 
 def _say(text: str) -> None:

@@ -51,8 +51,11 @@ class Underway(Protocol):
     now: float
     """Seconds since its beginning on the run's clock: virtual, or real where clients are."""
     accepted: int
-    in_flight: Mapping[int, Any]
-    """By client, in the order in which they were started: things with dispatch, client, started and base_version."""
+
+    @property
+    def in_flight(self) -> Mapping[int, Any]:
+        """By client, in the order in which they were started: things with dispatch, client, started, base_version."""
+        ...
 
     def made_with(self) -> Mapping[str, Any]:
         """The settings; of these ``strategy``, ``task`` and ``num_clients`` are shown."""
@@ -136,7 +139,7 @@ def finished(run: Run) -> dict[str, Any]:
     manifest, tally = run.manifest, Tally()
     outcomes = [ACCEPTED, *(text for text in run.updates["outcome"].unique().sort() if text != ACCEPTED)]
     numbers = {text: number for number, text in enumerate(outcomes)}
-    codes = run.updates["outcome"].replace_strict(numbers, return_dtype=int) if len(run.updates) else []
+    codes = run.updates["outcome"].replace_strict(numbers) if len(run.updates) else []
     columns = [codes if name == "outcome" else run.updates[name] for name in UPDATE_COLUMNS]
     tally.add_updates(np.array(columns, np.float64).T, lambda: outcomes)
     tally.add_evaluations(run.evaluations.to_numpy())

@@ -9,7 +9,8 @@
       checkpoint.npz       only while the run is unfinished
       live.json            only while the run is unfinished: what ``fedfa watch`` shows of it
 
-Every file but the last is written beside its final name, flushed to disk and renamed, so a reader sees all of it or none.
+Every file is written beside its final name, flushed to disk (but for the last) and renamed, so a reader sees all of it
+or none.
 Rows reach ``*.parquet`` once, at the end, from memory or from the checkpoint: a resumed run therefore ends in the
 same bytes as one that was never interrupted.
 """
