@@ -35,9 +35,11 @@ main { max-width: 1200px; padding-top: 1.6rem; }
 figcaption:empty { display: none; }
 #runs { max-height: 16rem; overflow: auto; margin: 0 0 1.2rem; border: 1px solid var(--edge); border-radius: 8px; }
 #runs tr { cursor: pointer; }
+#runs th { white-space: nowrap; }
 #runs tr.chosen { background: var(--card); }
 #runs button { font: inherit; font-weight: 600; color: inherit; background: none; border: 0; padding: 0;
   cursor: pointer; text-align: left; overflow-wrap: anywhere; }
+#longest td:first-child, #reasons td:first-child { text-align: left; white-space: normal; overflow-wrap: anywhere; }
 .slow td { color: #b35900; font-weight: 600; }
 @media (prefers-color-scheme: dark) { .slow td { color: #e69f00; } }
 [hidden] { display: none !important; }

@@ -11,7 +11,7 @@ from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs
 
 from fedfa.errors import ConfigError, require
 from fedfa.watch.metrics import CONTENT_TYPE, metrics
@@ -89,17 +89,17 @@ class _Handler(BaseHTTPRequestHandler):
     token: bytes
 
     def do_GET(self) -> None:
-        if not _is_loopback(urlsplit(f"//{self.headers.get('Host', '')}").hostname or ""):
+        if not _is_loopback(_without_port(self.headers.get("Host", ""))):
             return self._answer(HTTPStatus.FORBIDDEN, b"asked for under a name that is not this machine's\n")
-        asked = urlsplit(self.path)
-        _, token, *rest = f"{asked.path}/".split("/", 2)
+        path, _, query = self.path.partition("?")
+        _, token, *rest = f"{path}/".split("/", 2)
         if not hmac.compare_digest(token.encode("utf-8", "replace"), self.token):
             return self._answer(HTTPStatus.NOT_FOUND, b"not found; use the whole address that 'fedfa watch' printed\n")
         match rest[0].removesuffix("/"):
             case "":
                 return self._answer(HTTPStatus.OK, PAGE.encode(), "text/html; charset=utf-8")
             case "data.json":
-                run = parse_qs(asked.query).get("run", [""])[0]
+                run = parse_qs(query).get("run", [""])[0]
                 shown = view(run, self.runs.look(), str(self.runs.folder))
                 text = json.dumps(shown, allow_nan=False, separators=(",", ":"))
                 return self._answer(HTTPStatus.OK, text.encode(), "application/json")
@@ -143,6 +143,11 @@ def _is_loopback(host: str) -> bool:
         return host == "localhost" or ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
+
+
+def _without_port(host: str) -> str:
+    """The name or address in a Host header."""
+    return host.removeprefix("[").partition("]")[0] if host.startswith("[") else host.partition(":")[0]
 
 
 @cache

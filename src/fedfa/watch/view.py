@@ -1,6 +1,7 @@
 """One run as the page shows it: numbers, tables, and figures in the shapes of the report."""
 
 import math
+import time
 from statistics import median
 from typing import Any
 
@@ -76,8 +77,12 @@ def _row(name: str, state: dict[str, Any]) -> dict[str, Any]:
 
 
 def _about(state: dict[str, Any]) -> str:
-    settings = ", ".join(f"{key} {value}" for key, value in state["strategy"].items() if value is not None)
-    stop = ", ".join(f"{key.replace('_', ' ')} {value:g}" for key, value in state["stop"].items())
+    settings = ", ".join(
+        f"{key} {value.get('kind', value) if isinstance(value, dict) else value}"
+        for key, value in state["strategy"].items()
+        if value is not None
+    )
+    stop = ", ".join(f"{value:,.10g} {key.replace('_', ' ')}" for key, value in state["stop"].items())
     return (
         f"{state['task']}, {state['num_clients']:,} clients, seed {state['seed']}. Strategy: "
         f"{settings.removeprefix('name ')}. Stops at: {stop}."
@@ -94,7 +99,7 @@ def _tiles(state: dict[str, Any]) -> list[list[str]]:
     mean = staleness["sum"] / accepted if accepted else 0.0
     return [
         ["accuracy", _percent(last[3]), f"best {_percent(state['best_accuracy'])}"],
-        ["loss", number(last[4]) if math.isfinite(last[4]) else "–", f"at version {last[2]:,.0f}"],
+        ["loss", f"{last[4]:.3g}" if math.isfinite(last[4]) else "–", f"at version {last[2]:,.0f}"],
         ["updates per second", _rate(rates["wall"]["updates"]), _beside(rates, "updates", virtual, of)],
         ["versions per second", _rate(rates["wall"]["versions"]), _beside(rates, "versions", virtual, of)],
         ["updates", f"{state['accepted']:,}", f"version {state['version']:,}"],
@@ -123,7 +128,7 @@ def _longest(state: dict[str, Any]) -> list[list[Any]]:
     """Those in flight for the longest: client, since when, for how long, how many versions behind, whether slow."""
     usual, now = _usual(state), state["seconds"]
     return [
-        [f"{client}", _duration(started), _duration(now - started), f"{state['version'] - base:,}",
+        [f"{client}", _moment(state, started), _duration(now - started), f"{state['version'] - base:,}",
          usual > 0 and now - started > SLOW * usual]
         for _, client, started, base in state["longest"][:8]
     ]  # fmt: skip
@@ -169,9 +174,18 @@ def _pace(state: dict[str, Any]) -> Figure:
         rates = [count / span for count, span in zip(pace[key], spans, strict=False)]
         line = Line(label, (*starts, now), (*rates, rates[-1]), colour, dashed=key == "versions", width=1.8, unit=" /s")
         layers += [line] if key != "not_taken" or any(rates) else []
+    top = 1.1 * max((max(line.y) for line in layers), default=0.0)
     unit = "per virtual second" if state["clock"] == "virtual" else "per second"
     return Figure(
-        "pace", f"Updates and versions {unit}", "", _clock(state), unit, tuple(layers), height=280, legend=True
+        name="pace",
+        title=f"Updates and versions {unit}",
+        caption="",
+        x_label=_clock(state),
+        y_label=unit,
+        layers=tuple(layers),
+        y_range=(0.0, top or 1.0),
+        height=280,
+        legend=True,
     )
 
 
@@ -209,6 +223,7 @@ def _timeline(state: dict[str, Any]) -> Figure:
     oldest = max((now - started for _, _, started, _ in state["longest"]), default=0.0)
     span = max(6 * usual, 1.1 * min(oldest, MOST_WORK_SHOWN * usual or oldest)) or 1.0
     since = max(0.0, now - span)
+    virtual = "virtual " if state["clock"] == "virtual" else ""
     done = [(c, s, e, outcome) for _, c, s, e, outcome, _ in state["recent"] if e > since]
     working = [(client, started, base) for _, client, started, base in state["longest"]]
     many = state["num_clients"] > MOST_LANES
@@ -221,7 +236,11 @@ def _timeline(state: dict[str, Any]) -> Figure:
     floor = {client: -float(place) for place, client in enumerate(lanes)}
 
     def boxes(label: str, colour: str, work: list[tuple[int, float, float, str]]) -> list[Layer]:
-        shown = [(floor[client], max(start, since), end, text) for client, start, end, text in work if client in floor]
+        shown = [
+            (floor[client], max(start, since) - now, end - now, text)
+            for client, start, end, text in work
+            if client in floor
+        ]
         if not shown:
             return []
         return [
@@ -238,21 +257,21 @@ def _timeline(state: dict[str, Any]) -> Figure:
 
     def answered(taken: bool) -> list[tuple[int, float, float, str]]:
         rows = [row for row in done if (row[3] == 0) == taken]
-        return [(c, s, e, f"client {c:.0f}: {_duration(s)} to {_duration(e)}") for c, s, e, _ in rows]
+        return [(c, s, e, f"client {c:.0f}: took {_duration(e - s)}, until {_moment(state, e)}") for c, s, e, _ in rows]
 
     def training(slow: bool) -> list[tuple[int, float, float, str]]:
         rows = [row for row in working if (usual > 0 and now - row[1] > SLOW * usual) == slow]
         return [
-            (c, s, now, f"client {c}: training for {_duration(now - s)}, since {_duration(s)}, from version {base}")
+            (c, s, now, f"client {c}: for {_duration(now - s)}, since {_moment(state, s)}, from version {base}")
             for c, s, base in rows
         ]
 
     return Figure(
         name="timeline",
         title="Who is training, and since when",
-        caption=(f"The {LANES_OF_MANY} clients in flight for the longest, and their last answers. " if many else "")
+        caption=("The clients in flight for the longest, and their last answers. " if many else "")
         + f"Orange: for more than {SLOW:.0f} times as long as the middle of the last arrivals ({_duration(usual)}).",
-        x_label=_clock(state),
+        x_label=f"{virtual}seconds before now",
         y_label="client",
         layers=(
             *boxes("answered", _SKY, answered(True)),
@@ -260,10 +279,10 @@ def _timeline(state: dict[str, Any]) -> Figure:
             *boxes("training", _BLUE, training(False)),
             *boxes("training for long", _ORANGE, training(True)),
         ),
-        x_range=(since, now + 0.01 * span),
+        x_range=(since - now, 0.01 * span),
         y_range=(-len(lanes) + 0.4, 0.6),
         y_ticks=tuple((y, f"{client:.0f}") for client, y in floor.items()),
-        height=130 + max(4, LANES_OF_MANY if many else len(lanes)) * 15,
+        height=130 + max(4, min(LANES_OF_MANY, state["concurrency"]) if many else len(lanes)) * 18,
         legend=True,
     )
 
@@ -287,6 +306,13 @@ def _duration(seconds: float) -> str:
     if seconds < 48 * 3600:
         return f"{seconds // 3600:.0f} h {seconds % 3600 / 60:.0f} min"
     return f"{seconds / 86400:,.1f} days"
+
+
+def _moment(state: dict[str, Any], seconds: float) -> str:
+    """A time of the run's clock: of day where that is real, and the run under way."""
+    if state["clock"] == "wall" and "written" in state:
+        return time.strftime("%H:%M:%S", time.localtime(state["written"] - state["seconds"] + seconds))
+    return f"{seconds:,.1f} s"
 
 
 def _plain(value: Any) -> Any:
