@@ -11,7 +11,7 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -353,17 +353,24 @@ def test_page_in_a_browser_while_a_run_goes(tmp_path: Path) -> None:
             page.goto(address)
 
             def wait_for(state: str) -> None:
-                page.wait_for_function(f"document.getElementById('state').classList.contains('{state}')")
+                page.locator(f"#state.{state}").wait_for()
 
             def tile(name: str) -> str:
                 return page.locator(f".tile:has(span:text-is('{name}')) b").inner_text()
 
+            def until(condition: Callable[[], bool]) -> None:
+                for _ in range(600):
+                    if condition():
+                        return
+                    page.wait_for_timeout(200)
+                pytest.fail(f"never came true; the page says {page.locator('#state').inner_text()}")
+
             wait_for("waiting")
             run = start("run", "--out", "r", *QUICK, "--set", "stop.updates=10000000", "--set", "weather.dropout=0.05")
             wait_for("running")
-            page.wait_for_function("document.querySelectorAll('#tiles b')[4].textContent.replace(',', '') > 50")
+            until(lambda: int(tile("updates").replace(",", "")) > 50)
             before = tile("updates")
-            page.wait_for_function(f"document.querySelectorAll('#tiles b')[4].textContent !== '{before}'")
+            until(lambda: tile("updates") != before)
             assert tile("training now") == "4"
             assert page.locator("#longest tbody tr").count() == 4
             drawn = page.evaluate(
@@ -382,8 +389,7 @@ def test_page_in_a_browser_while_a_run_goes(tmp_path: Path) -> None:
             )
             wait_for("finished")
             assert again.wait(120) == 0
-            page.wait_for_function(f"document.querySelectorAll('#tiles b')[4].textContent !== '{before}'")
-            assert tile("updates") == f"{len(read_run(tmp_path / 'r').accepted):,}"
+            until(lambda: tile("updates") == f"{len(read_run(tmp_path / 'r').accepted):,}")
             assert not (tmp_path / "r" / "live.json").exists()
             assert complaints == []
             assert all(url.startswith((address, "data:", "blob:")) for url in requests), requests
