@@ -308,11 +308,7 @@ class Simulation:
         dispatch, nth, version = self.dispatches, self.counts.get(client, 0), strategy.version
         self.dispatches, self.counts[client] = dispatch + 1, nth + 1
         delay = self.forecast.delay(client, nth)
-        arrives = self.now + (
-            self.weather.timeout_seconds
-            if delay.lost
-            else delay.download_seconds + delay.compute_seconds + delay.upload_seconds
-        )
+        arrives = self.now + (delay.download_seconds + delay.compute_seconds + delay.upload_seconds)
         self.in_flight[client] = flight = OnTheWay(
             dispatch, version, client, nth, strategy.model, self._epochs_of(self.seed, client), self._prox_mu,
             self.now, arrives, delay,
