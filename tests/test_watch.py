@@ -118,13 +118,34 @@ def test_the_file_is_bounded_and_its_sums_are_the_records(tmp_path: Path, monkey
 
 def test_rates_are_of_the_last_minute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(live, "EVERY_SECONDS", 0.0)
-    made, writer = Made(), live.Live(tmp_path, clock="wall")
+    made, writer = Made(), live.Live(tmp_path)
     for second in range(200):
         made.run.accepted, made.run.strategy.version, made.run.now = second**2, second, 2.0 * second
         writer.tick(made.run, float(second))
     rates = json.loads((tmp_path / "live.json").read_text())["rates"]
     assert rates["wall"] == {"updates": pytest.approx((199**2 - 139**2) / 60), "versions": 1.0}
     assert rates["clock"] == {"updates": pytest.approx((199**2 - 139**2) / 120), "versions": 0.5}
+
+
+def test_on_a_wall_clock_time_goes_on_while_nothing_arrives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(live, "EVERY_SECONDS", 0.0)
+    made, writer = Made(), live.Live(tmp_path, clock="wall")
+    made.go_on(30)
+    made.run.in_flight = {
+        5: SimpleNamespace(dispatch=30, client=5, started=made.run.now - 1, base_version=3),
+        7: SimpleNamespace(dispatch=31, client=7, started=made.run.now, base_version=4),
+    }
+    made.run.made_with = lambda: {"strategy": {"name": "x"}, "task": "t", "num_clients": 8}
+    writer.tick(made.run, made.run.now + 100)
+    shown = view("", Runs(tmp_path).look(), "")
+    assert [(client, lasts, slow) for client, _, lasts, _, slow in shown["longest"]] == [
+        ("5", "101 s", True), ("7", "100 s", True),
+    ]  # fmt: skip
+    assert all(re.fullmatch(r"\d\d:\d\d:\d\d", since) for _, since, *_ in shown["longest"])
+    bars = {trace["name"]: trace for trace in shown["figures"]["timeline"]["data"]}
+    assert [round(length, 6) for length in bars["training for long"]["x"]] == [
+        round(min(made.run.now + 100, ran, 80.0 * 1.1), 6) for ran in (101.0, 100.0)
+    ]
 
 
 def simulate(out: Path, **settings: Any) -> fedfa.Run:

@@ -49,7 +49,7 @@ class Underway(Protocol):
     record: Recorder
     stop: "Stop"
     now: float
-    """Seconds since its beginning on the run's clock: virtual, or real where clients are."""
+    """Virtual seconds since its beginning; of no account where the clock is the wall's."""
     accepted: int
 
     @property
@@ -66,8 +66,9 @@ class Live:
     """Keeps the ``live.json`` of one run up to date.
 
     ``tick`` is to be called often, also while nothing arrives; it does something once a second. A run whose clients
-    work in real time says ``clock="wall"``. ``record.write_run`` takes the file away; a run that ends before calls
-    ``end``, so that the page can say so.
+    work in real time says ``clock="wall"``: then the wall seconds that ``tick`` is told are the run's own, on which
+    rows and flights were timed, and clients may join. ``record.write_run`` takes the file away; a run that ends before
+    calls ``end``, so that the page can say so.
     """
 
     def __init__(self, folder: Path, clock: Literal["virtual", "wall"] = "virtual") -> None:
@@ -93,7 +94,7 @@ class Live:
     def _write(self, run: Underway, state: str) -> None:
         path = self._folder / FILE
         try:
-            if not self._about:
+            if not self._about or self._clock == "wall":
                 path.parent.mkdir(parents=True, exist_ok=True)
                 self._about = about(run.made_with(), run.label, run.seed, run.strategy.concurrency, self._clock)
             text = json.dumps(self._snapshot(run, state), separators=(",", ":"))
@@ -106,12 +107,13 @@ class Live:
 
     def _snapshot(self, run: Underway, state: str) -> dict[str, Any]:
         tally, record, version = self._tally, run.record, run.strategy.version
+        seconds = self._wall if self._clock == "wall" else run.now
         for rows in record.updates.since(tally.arrivals):
             tally.add_updates(rows, lambda: record.outcomes)
         for rows in record.evaluations.since(tally.evaluated):
             tally.add_evaluations(rows)
         marks = self._marks
-        marks.append((self._wall, run.now, run.accepted, version))
+        marks.append((self._wall, seconds, run.accepted, version))
         while marks[0][0] < self._wall - RATE_SECONDS and len(marks) > 2:
             marks.popleft()
         return {
@@ -119,11 +121,11 @@ class Live:
             "state": state,
             "written": time.time(),
             "wall_seconds": self._wall,
-            "seconds": run.now,
+            "seconds": seconds,
             "accepted": run.accepted,
             "version": version,
             "stop": run.stop.limits,
-            "share_done": run.stop.share_done(run.accepted, run.now, self._wall),
+            "share_done": run.stop.share_done(run.accepted, seconds, self._wall),
             "rates": rates(marks[0], marks[-1]),
             "in_flight": len(run.in_flight),
             "longest": [
