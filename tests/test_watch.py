@@ -150,7 +150,9 @@ def test_on_a_wall_clock_time_goes_on_while_nothing_arrives(tmp_path: Path, monk
 
 def simulate(out: Path, **settings: Any) -> fedfa.Run:
     weather = fedfa.Weather(dropout=0.1, timeout_seconds=5.0)
-    return fedfa.simulate("fedfa-param", weather=weather, out=out, **{"stop": fedfa.Stop(updates=60)} | settings)
+    return fedfa.simulate(
+        "fedfa-param", weather=weather, out=out, executor="inline", **{"stop": fedfa.Stop(updates=60)} | settings
+    )
 
 
 def test_a_run_that_is_over_leaves_no_live_file(tmp_path: Path) -> None:
