@@ -10,9 +10,8 @@ import statistics
 import time
 from typing import Any
 
-from engine import ours
-
 import fedfa.engine
+from engine import ours
 from fedfa.live import Live
 
 
@@ -61,9 +60,8 @@ def main() -> None:
     seconds_of(Nothing, *size)
     pairs = [(seconds_of(Timed, *size), seconds_of(Nothing, *size)) for _ in range(options.repeats)]
     ratios = [with_live / without for with_live, without in pairs]
-    print(
-        f"with live.json: {', '.join(f'{a:.2f}' for a, _ in pairs)} s; without: {', '.join(f'{b:.2f}' for _, b in pairs)} s"
-    )
+    for name, seconds in (("with", [a for a, _ in pairs]), ("without", [b for _, b in pairs])):
+        print(f"{name} live.json: {', '.join(f'{value:.2f}' for value in seconds)} s")
     share = Timed.seconds / sum(a for a, _ in pairs)
     print(json.dumps({"inside_tick": share, "ms_per_file": 1e3 * Timed.seconds / Timed.written, "bytes": Timed.size}))
     print(f"ratio of processor time: median {statistics.median(ratios):.4f}, best against best "
