@@ -160,20 +160,21 @@ class Deployment:
 
     def run(self, resume: bool = False) -> Run:
         """Train until the stop; with ``resume``, continue the unfinished run in the folder."""
-        with np.errstate(over="ignore"):  # a client's absurd numbers are refused, not warned about
-            if resume and (self.folder / "manifest.json").exists():
-                return self._finished_run()
-            self._resume() if resume else self._begin()
-            while not (ended := self._reached()):
-                try:
-                    self._handle(self.world.events.get(timeout=self._patience()))
-                except Empty:
-                    pass
-                self._fill()
-                self._evaluate_if_due()
-                self._progress(self)
-                self._save_if_due()
-            return self._finish(ended)
+        if resume and (self.folder / "manifest.json").exists():
+            return self._finished_run()
+        try:
+            with np.errstate(over="ignore"):  # a client's absurd numbers are refused, not warned about
+                self._resume() if resume else self._begin()
+                while not (ended := self._reached()):
+                    self._handle_next()
+                    self._fill()
+                    self._evaluate_if_due()
+                    self._progress(self)
+                    self._save_if_due()
+                return self._finish(ended)
+        finally:
+            if self._journal is not None:
+                self._journal.close()
 
     def _clock(self) -> float:
         return self._clock_offset + time.monotonic()
@@ -181,6 +182,12 @@ class Deployment:
     def _patience(self) -> float:
         """How long nothing can happen but events; a second at most, so that whoever watches sees the clock move."""
         return min(1.0, max(0.0, self._most_seconds - self._clock()))
+
+    def _handle_next(self) -> None:
+        try:
+            self._handle(self.world.events.get(timeout=self._patience()))
+        except Empty:
+            pass
 
     def _handle(self, event: Event) -> None:
         if isinstance(event, Nodes):
@@ -192,7 +199,7 @@ class Deployment:
         if flight is None:
             logger.warning("an answer to dispatch %d, which nobody waits for, is ignored", event.dispatch)
             return
-        which = {"client": flight.client, "dispatch": flight.dispatch}
+        which: dict[str, Any] = {"client": flight.client, "dispatch": flight.dispatch}
         if isinstance(event, Failure):
             self._note("lost", **which, outcome=event.outcome)
             return
@@ -389,10 +396,10 @@ class Deployment:
             model=strategy.model,
         )
         assert self._journal is not None
-        self._journal.close()
         with atomic(self.folder / "model.npz") as file:
             tensors = self.task.state_dict(strategy.model, self.seed)
             np.savez(file, allow_pickle=False, **{name: tensor.numpy() for name, tensor in tensors.items()})
+        self._journal.close()
         write_run(self.folder, run)
         if not self.keep_updates:
             for segment in journal.segments(self._journal.folder).values():
@@ -431,7 +438,9 @@ class Deployment:
         if (self.folder / "manifest.json").exists():
             raise RecordError(f"{self.folder}: holds a finished run; choose another folder")
         if (self.folder / "checkpoint.npz").exists() or (self.folder / journal.FOLDER).exists():
-            raise RecordError(f"{self.folder}: holds an unfinished run; continue it with resume, or choose another folder")
+            raise RecordError(
+                f"{self.folder}: holds an unfinished run; continue it with resume, or choose another folder"
+            )
         self._journal = journal.Journal(self.folder / journal.FOLDER)
         self._clock_offset = -time.monotonic()
         self._note(

@@ -71,7 +71,7 @@ class Journal:
         """Write an entry; on return it is on disk, with all before it, if it is to be durable."""
         assert self._file is not None
         text = json.dumps(header, separators=(",", ":")).encode()
-        payload = memoryview(b"") if params is None else memoryview(np.ascontiguousarray(params, "<f4")).cast("B")
+        payload = b"" if params is None else np.ascontiguousarray(params, "<f4").data.cast("B")
         self._file.write(_HEAD.pack(_MAGIC, len(text), len(payload), zlib.crc32(payload, zlib.crc32(text))))
         self._file.write(text)
         self._file.write(payload)
@@ -126,29 +126,45 @@ def read(folder: Path, first: int = 0) -> Iterator[Entry]:
 
 def _sound(path: Path, last: bool) -> Iterator[tuple[int, int]]:
     """Lengths of header and payload of each whole entry; a torn one may only stand at the very end of the journal."""
-    total = path.stat().st_size
     with path.open("rb") as file:
-        while (start := file.tell()) < total:
-            head = file.read(_HEAD.size)
-            magic, length, size, crc = _HEAD.unpack(head.ljust(_HEAD.size, b"\0"))
-            end = start + _HEAD.size + length + size
-            whole = len(head) == _HEAD.size and magic == _MAGIC and end <= total
-            if whole and crc == _crc(file, length + size):
-                yield length, size
-                continue
-            file.seek(start)
-            torn = last and (end >= total if magic == _MAGIC else not any(file.read()))
-            if not torn:
-                raise RecordError(f"{path}: damaged at byte {start}; restore the run's folder from a backup")
-            return
+        total = file.seek(0, os.SEEK_END)
+        start = 0
+        while start < total:
+            found = _whole_entry(file, start, total)
+            if found is None:
+                if not last or _any_entry_after(file, start, total):
+                    raise RecordError(f"{path}: damaged at byte {start}; restore the run's folder from a backup")
+                return
+            yield found
+            start += _HEAD.size + sum(found)
 
 
-def _crc(file: BinaryIO, count: int) -> int:
-    crc = 0
-    while count > 0:
-        part = file.read(min(count, 1 << 20))
-        crc, count = zlib.crc32(part, crc), count - len(part)
-    return crc
+def _whole_entry(file: BinaryIO, start: int, total: int) -> tuple[int, int] | None:
+    """Lengths of header and payload, if an undamaged entry starts here."""
+    file.seek(start)
+    head = file.read(_HEAD.size)
+    if len(head) < _HEAD.size:
+        return None
+    magic, length, size, crc = _HEAD.unpack(head)
+    rest = length + size
+    if magic != _MAGIC or length == 0 or start + _HEAD.size + rest > total:
+        return None
+    found = 0
+    while rest > 0:
+        part = file.read(min(rest, 1 << 20))
+        found, rest = zlib.crc32(part, found), rest - len(part)
+    return (length, size) if found == crc else None
+
+
+def _any_entry_after(file: BinaryIO, start: int, total: int) -> bool:
+    file.seek(start + 1)
+    rest = file.read()
+    place = rest.find(_MAGIC)
+    while place >= 0:
+        if _whole_entry(file, start + 1 + place, total):
+            return True
+        place = rest.find(_MAGIC, place + 1)
+    return False
 
 
 def _path(folder: Path, segment: int) -> Path:

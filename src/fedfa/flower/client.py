@@ -13,7 +13,8 @@ from fedfa.errors import require
 from fedfa.executors.base import Trained, WorkOrder
 from fedfa.executors.inline import Inline
 from fedfa.flat import Bound, Layout
-from fedfa.flower.wire import read_order, write_answer
+from fedfa.flower.wire import number_in, read_order, write_answer
+from fedfa.local import LocalTraining
 from fedfa.task import Task
 
 Node = Mapping[str, Any]
@@ -40,8 +41,7 @@ def client_app(
     @app.train()
     def _(message: Message, context: Context) -> Message:
         torch.set_num_threads(int(context.run_config.get("client-threads", 1)))
-        seed = message.content["config"]["seed"]
-        require(isinstance(seed, int), f"seed = {seed!r}: must be a whole number")
+        seed = int(number_in(message.content["config"], "seed"))
         if task is None:
             assert model is not None
             assert train is not None
@@ -63,22 +63,20 @@ def make_task(source: TaskSource, seed: int, node: Node | None) -> Task:
     return made
 
 
-def digits(seed: int, node: Node | None) -> Task:
+def digits(seed: int, node: Node | None, local: LocalTraining | None = None) -> Task:
     """The embedded task, split among as many clients as the nodes' ``num-partitions`` says."""
     from fedfa.experiment import DataSettings, data_task
-    from fedfa.local import LocalTraining
     from fedfa.models import ModelSettings
 
     parts = 1 if node is None else node.get("num-partitions", 1)
     require(isinstance(parts, int) and parts >= 1, f"num-partitions = {parts!r}: must be 1, 2, 3, ...")
-    return data_task(DataSettings(clients=parts), ModelSettings(), LocalTraining(), seed)  # pyright: ignore
+    return data_task(DataSettings(clients=parts), ModelSettings(), local or LocalTraining(), seed)  # pyright: ignore
 
 
 def _train_task(message: Message, task: Task, node: Node) -> tuple[Order, Trained]:
     order = read_order(message.content, Layout.of(task.build(0)))
-    place = 0
+    place: Any = 0 if task.num_clients == 1 else node.get("partition-id")
     if task.num_clients > 1:
-        place = node.get("partition-id")
         require(
             isinstance(place, int) and 0 <= place < task.num_clients,
             f"partition-id = {place!r}: start the SuperNode with --node-config 'partition-id=N', "

@@ -32,7 +32,9 @@ CONNECTION = "here"
 class Federation:
     """A SuperLink and SuperNodes; node i has ``partition-id=i``."""
 
-    def __init__(self, nodes: int = 4, folder: Path | None = None, environment: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, nodes: int = 4, folder: Path | None = None, environment: Mapping[str, str] | None = None
+    ) -> None:
         self._temporary = None if folder else tempfile.TemporaryDirectory(prefix="fedfa-federation-")
         self.folder = folder or Path(self._temporary.name)  # pyright: ignore[reportOptionalMemberAccess]
         self.num_nodes = nodes

@@ -1,8 +1,8 @@
 """Orders and answers as Flower messages. Whatever comes over the wire is checked for type, shape and size first.
 
-An order holds ``arrays`` and ``config``; an answer ``arrays`` and ``metrics``. Two forms of ``arrays`` are understood:
-one flat float32 array named ``flat`` (what fedfa's own client app speaks: Flower's cost is per array), and one array per
-tensor under PyTorch's names (what stock Flower clients speak).
+An order holds ``arrays`` and ``config``; an answer ``arrays`` and ``metrics``. Two forms of ``arrays`` are
+understood: one flat float32 array named ``flat`` (what fedfa's own client app speaks: Flower's cost is per array), and
+one array per tensor under PyTorch's names (what stock Flower clients speak).
 """
 
 import io
@@ -65,16 +65,16 @@ class Server:
     def answer(self, content: RecordDict, order: Order) -> Trained:
         """What a client has sent, or a WireError."""
         arrays, metrics = _only(content, ArrayRecord), _only(content, MetricRecord)
-        answers = _number(metrics, "dispatch", order.dispatch)
+        answers = number_in(metrics, "dispatch", order.dispatch)
         if answers != order.dispatch:
             raise WireError(f"repeat: answers dispatch {answers:g}, not {order.dispatch}")
-        num_examples = int(_number(metrics, "num-examples"))
+        num_examples = int(number_in(metrics, "num-examples"))
         steps = order.epochs * len(self.task.local.batch_sizes(min(max(num_examples, 0), 1 << 40)))
         return Trained(
             self._flat(arrays),
             num_examples,
-            float(_number(metrics, "num-steps", steps)),
-            float(_number(metrics, "train-loss", _number(metrics, "train_loss", math.nan))),
+            float(number_in(metrics, "num-steps", steps)),
+            float(number_in(metrics, "train-loss", number_in(metrics, "train_loss", math.nan))),
         )
 
     def _flat(self, arrays: ArrayRecord) -> np.ndarray:
@@ -98,12 +98,12 @@ def read_order(content: RecordDict, layout: Layout) -> Order:
     arrays = _only(content, ArrayRecord)
     require(FLAT in arrays, "wire: the server sends named tensors; set wire = 'flat' in its run config")
     return Order(
-        dispatch=int(_number(config, "dispatch")),
-        base_version=int(_number(config, "base-version")),
+        dispatch=int(number_in(config, "dispatch")),
+        base_version=int(number_in(config, "base-version")),
         base=array_of(arrays[FLAT], (layout.length,), FLAT),
-        epochs=int(_number(config, "epochs")),
-        prox_mu=float(_number(config, "prox-mu")),
-        seed=int(_number(config, "seed")),
+        epochs=int(number_in(config, "epochs")),
+        prox_mu=float(number_in(config, "prox-mu")),
+        seed=int(number_in(config, "seed")),
     )
 
 
@@ -144,7 +144,8 @@ def _only(content: RecordDict, kind: type[Any]) -> Any:
     return found[0]
 
 
-def _number(record: Mapping[str, Any], key: str, default: float | None = None) -> float:
+def number_in(record: Mapping[str, Any], key: str, default: float | None = None) -> float:
+    """A finite number; NaN only where there is a default."""
     value = record.get(key, default)
     if isinstance(value, bool) or not isinstance(value, int | float) or abs(value) == math.inf:
         raise WireError(f"wrong content: {key} = {value!r} is not a finite number")
