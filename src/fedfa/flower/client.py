@@ -82,6 +82,8 @@ def _train_task(message: Message, task: Task, node: Node) -> tuple[Order, Traine
             f"partition-id = {place!r}: start the SuperNode with --node-config 'partition-id=N', "
             f"N from 0 to {task.num_clients - 1}",
         )
+    most = task.local.epochs
+    require(order.epochs <= most, f"epochs = {order.epochs}: this site's task has {most}; give all the same app")
     work = WorkOrder(
         order.dispatch, order.base_version, place, order.dispatch, order.base, order.epochs, order.prox_mu
     )  # fmt: skip
@@ -93,7 +95,7 @@ def _train_module(
 ) -> tuple[Order, Trained]:
     bound = Bound(module.train())
     order = read_order(message.content, bound.layout)
-    bound.load(torch.tensor(order.base))
+    bound.load(torch.from_numpy(order.base))
     done = train(module, order, node)
     require(isinstance(done, Trained), f"train: must return a fedfa Trained, returned a {type(done).__name__}")
     return order, Trained(bound.collect().numpy(), done.num_examples, done.num_steps, done.loss)

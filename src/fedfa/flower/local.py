@@ -16,7 +16,7 @@ import sys
 import tempfile
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
@@ -40,7 +40,7 @@ class Federation:
         self.num_nodes = nodes
         self.mark = uuid.uuid4().hex
         self.port = free_port()
-        self.nodes: list[subprocess.Popen[bytes]] = []
+        self._started: list[subprocess.Popen[bytes]] = []
         self._logs: list[IO[bytes]] = []
         programs = str(Path(sys.executable).parent)
         self.environment = {
@@ -75,20 +75,25 @@ class Federation:
     def start(self, name: str, *command: str) -> subprocess.Popen[bytes]:
         """Start a daemon, which logs into NAME.log."""
         self._logs.append((self.folder / f"{name}.log").open("ab"))
-        return subprocess.Popen(
-            command, env=self.environment, stdin=subprocess.DEVNULL, stdout=self._logs[-1], stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )  # fmt: skip
+        return self._popen(command, self._logs[-1])
 
-    def start_node(self, number: int, superlink_port: int | None = None) -> subprocess.Popen[bytes]:
-        """Start SuperNode ``number``, perhaps behind a proxy."""
-        node = self.start(
+    def _popen(self, command: Sequence[str], output: IO[bytes] | None) -> subprocess.Popen[bytes]:
+        error = subprocess.STDOUT if output else None
+        self._started.append(
+            subprocess.Popen(
+                command, env=self.environment, stdin=subprocess.DEVNULL, stdout=output, stderr=error,
+                start_new_session=True,
+            )
+        )  # fmt: skip
+        return self._started[-1]
+
+    def start_node(self, number: int, superlink_port: int | None = None, config: str = "") -> subprocess.Popen[bytes]:
+        """Start SuperNode ``number``, perhaps behind a proxy, perhaps with more in its node config."""
+        return self.start(
             f"node{number}", "flower-supernode", "--insecure",
             "--superlink", f"127.0.0.1:{superlink_port or self.port}", "--port", str(free_port()),
-            "--node-config", f"partition-id={number} num-partitions={max(self.num_nodes, number + 1)}",
+            "--node-config", f"partition-id={number} num-partitions={max(self.num_nodes, number + 1)} {config}",
         )  # fmt: skip
-        self.nodes.append(node)
-        return node
 
     def start_run(self, app: Path, config: Mapping[str, Any], quiet: bool = False) -> subprocess.Popen[bytes]:
         """``flwr run`` with these run-config values; ends when the run does. What the server says goes to stdout."""
@@ -96,7 +101,7 @@ class Federation:
         command = ["flwr", "run", str(app), CONNECTION, "--stream", "--run-config", " ".join(words)]
         if quiet:
             return self.start("run", *command)
-        return subprocess.Popen(command, env=self.environment, stdin=subprocess.DEVNULL, start_new_session=True)
+        return self._popen(command, None)
 
     def run(self, app: Path, config: Mapping[str, Any]) -> None:
         """The same, to its end."""
@@ -132,9 +137,9 @@ class Federation:
                 for process in left:
                     with contextlib.suppress(ProcessLookupError):
                         os.kill(process, kind)
-                for child in self.nodes:
-                    child.poll()
                 time.sleep(0.2)
+        for child in self._started:
+            child.wait()
         for log in self._logs:
             log.close()
         if self._temporary:

@@ -100,7 +100,7 @@ def read_order(content: RecordDict, layout: Layout) -> Order:
     return Order(
         dispatch=int(number_in(config, "dispatch")),
         base_version=int(number_in(config, "base-version")),
-        base=array_of(arrays[FLAT], (layout.length,), FLAT),
+        base=array_of(arrays[FLAT], (layout.length,), FLAT).copy(),
         epochs=int(number_in(config, "epochs")),
         prox_mu=float(number_in(config, "prox-mu")),
         seed=int(number_in(config, "seed")),
