@@ -1,4 +1,4 @@
-"""The command line: ``fedfa run``, ``compare``, ``report``, ``paper``, ``theory``, ``strategies``, ``init``.
+"""The command line: ``run``, ``compare``, ``report``, ``paper``, ``theory``, ``strategies``, ``init``, ``deploy``.
 
 Nothing heavy is imported before a command needs it, so that ``fedfa --help`` answers at once.
 """
@@ -29,6 +29,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
+
+deploy = typer.Typer(help="Train on real sites with Flower.", no_args_is_help=True, rich_markup_mode=None)
+app.add_typer(deploy, name="deploy")
 
 File = Annotated[Path | None, typer.Argument(help="Experiment file (TOML); without one, the embedded default.")]
 Out = Annotated[Path | None, typer.Option(help="Folder for the results; by default runs/NAME.")]
@@ -315,6 +318,56 @@ def init(
     except OSError as error:
         raise ConfigError(f"{file}: cannot be written ({error.strerror})") from error
     _say(f"Wrote {file}. Run it with: fedfa run {file}")
+
+
+@deploy.command("init")
+def deploy_init(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Where to write the app.")],
+    task: Annotated[str, typer.Option(help="digits: embedded data; own: a model and data to replace.")] = "own",
+) -> None:
+    """Write a Flower app, ready to run: settings, server, client, task, README."""
+    from fedfa.apps import write_app
+
+    write_app(folder, task)
+    _say(f"Wrote {folder}. Try it on this machine with: fedfa deploy try {folder}")
+
+
+@deploy.command("try")
+def deploy_try(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The app's folder.")],
+    nodes: Annotated[int, typer.Option(help="SuperNodes to start.")] = 4,
+    out: Out = None,
+    resume: Resume = False,
+    set_: Set = None,
+    as_json: AsJson = False,
+) -> None:
+    """Run a Flower app on this machine: a SuperLink and SuperNodes as processes, which are stopped in the end.
+
+    KEY=VALUE overrides a key of the app's run config.
+    """
+    from fedfa.apps import require_flower
+    from fedfa.errors import require
+    from fedfa.record import read_run
+    from fedfa.report import write_report
+    from fedfa.report.tables import as_rich, summarise
+    from fedfa.settings import parse_override
+
+    require_flower()
+    from fedfa.flower.local import Federation
+
+    require((folder / "pyproject.toml").is_file(), f"{folder}: holds no app; 'fedfa deploy init {folder}' writes one")
+    require(nodes >= 1, f"--nodes {nodes}: must be at least 1")
+    records = (out or _free_folder(Path("runs") / folder.absolute().name, resume)).absolute()
+    config = {".".join(path): value for path, value in map(parse_override, set_ or [])}
+    with Federation(nodes) as federation:
+        federation.run(folder, config | {"out": str(records)} | ({"resume": True} if resume else {}))
+    done = read_run(records)
+    target = done.manifest["target"]
+    page = write_report([done], records, target, _command())
+    _print(as_rich(summarise([done], target), target))
+    _say(f"Report: {page}")
+    if as_json:
+        print(json.dumps(done.summary(target) | {"folder": str(records)}))
 
 
 # Helpers -------------------------------------------------------------------------------------------------------------
