@@ -1,4 +1,4 @@
-"""The command line: ``fedfa run``, ``compare``, ``report``, ``watch``, ``paper``, ``theory``, ``strategies``, ``init``.
+"""The command line: ``run``, ``compare``, ``report``, ``watch``, ``replay``, ``paper``, ``theory``, ``strategies``, ...
 
 Nothing heavy is imported before a command needs it, so that ``fedfa --help`` answers at once.
 """
@@ -30,6 +30,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
+
+deploy = typer.Typer(help="Train on real sites with Flower.", no_args_is_help=True, rich_markup_mode=None)
+app.add_typer(deploy, name="deploy")
 
 File = Annotated[Path | None, typer.Argument(help="Experiment file (TOML); without one, the embedded default.")]
 Out = Annotated[Path | None, typer.Option(help="Folder for the results; by default runs/NAME.")]
@@ -190,6 +193,42 @@ def watch(
 
 
 @app.command()
+def replay(
+    folder: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a deployment that kept its updates.")],
+    verify: Annotated[
+        bool, typer.Option("--verify", help="Compare every arrival and the model with the record.")
+    ] = False,
+    strategy: Annotated[
+        str | None, typer.Option(help="Where a strategy of your own is: file.py:Class; by default the one recorded.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Aggregate a deployment once more, from its journal alone.
+
+    RUN is the folder of a deployment with keep_updates = true. Every answer that was ever received is given to a fresh
+    strategy, in the order of arrival. With --verify, the outcome of each and the final model must be those of the
+    record, bit for bit; the first difference is told, and the exit code is 1.
+    """
+    from fedfa.replayer import replay_journal, verify_replay
+
+    replayed = replay_journal(folder, strategy)
+    if verify:
+        verify_replay(folder, replayed)
+    taken = sum(arrival.outcome == "accepted" for arrival in replayed.arrivals)
+    same = "the same, bit for bit, as the record's" if verify else replayed.model_digest
+    _say(
+        f"{len(replayed.arrivals):,} arrivals, {taken:,} accepted, version {replayed.strategy.version:,}; model: {same}"
+    )
+    if as_json:
+        print(
+            json.dumps(
+                {"arrivals": len(replayed.arrivals), "accepted": taken, "version": replayed.strategy.version,
+                 "model_digest": replayed.model_digest, "verified": verify, "folder": str(folder)}
+            )
+        )  # fmt: skip
+
+
+@app.command()
 def paper(
     name: Annotated[str | None, typer.Argument(help="table1 ... table5, figure1 ... figure6, weather, or all.")] = None,
     task: Annotated[
@@ -343,6 +382,56 @@ def init(
     except OSError as error:
         raise ConfigError(f"{file}: cannot be written ({error.strerror})") from error
     _say(f"Wrote {file}. Run it with: fedfa run {file}")
+
+
+@deploy.command("init")
+def deploy_init(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Where to write the app.")],
+    task: Annotated[str, typer.Option(help="digits: embedded data; own: a model and data to replace.")] = "own",
+) -> None:
+    """Write a Flower app, ready to run: settings, server, client, task, README."""
+    from fedfa.apps import write_app
+
+    write_app(folder, task)
+    _say(f"Wrote {folder}. Try it on this machine with: fedfa deploy try {folder}")
+
+
+@deploy.command("try")
+def deploy_try(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The app's folder.")],
+    nodes: Annotated[int, typer.Option(help="SuperNodes to start.")] = 4,
+    out: Out = None,
+    resume: Resume = False,
+    set_: Set = None,
+    as_json: AsJson = False,
+) -> None:
+    """Run a Flower app on this machine: a SuperLink and SuperNodes as processes, which are stopped in the end.
+
+    KEY=VALUE overrides a key of the app's run config.
+    """
+    from fedfa.apps import require_flower
+    from fedfa.errors import require
+    from fedfa.record import read_run
+    from fedfa.report import write_report
+    from fedfa.report.tables import as_rich, summarise
+    from fedfa.settings import parse_override
+
+    require_flower()
+    from fedfa.flower.local import Federation
+
+    require((folder / "pyproject.toml").is_file(), f"{folder}: holds no app; 'fedfa deploy init {folder}' writes one")
+    require(nodes >= 1, f"--nodes {nodes}: must be at least 1")
+    records = (out or _free_folder(Path("runs") / folder.absolute().name, resume)).absolute()
+    config = {".".join(path): value for path, value in map(parse_override, set_ or [])}
+    with Federation(nodes) as federation:
+        federation.run(folder, config | {"out": str(records)} | ({"resume": True} if resume else {}))
+    done = read_run(records)
+    target = done.manifest["target"]
+    page = write_report([done], records, target, _command())
+    _print(as_rich(summarise([done], target), target))
+    _say(f"Report: {page}")
+    if as_json:
+        print(json.dumps(done.summary(target) | {"folder": str(records)}))
 
 
 # Helpers -------------------------------------------------------------------------------------------------------------
