@@ -532,7 +532,8 @@ def _say(text: str) -> None:
 def main() -> None:
     """Entry point: every expected error is one line on stderr."""
     try:
-        app(standalone_mode=False)
+        if app(standalone_mode=False) == 130:  # what typer makes of a Ctrl-C that no command has caught
+            raise KeyboardInterrupt
     except FedfaError as error:
         print(f"fedfa: {error}", file=sys.stderr)
         sys.exit(2 if isinstance(error, ConfigError) else 1)
