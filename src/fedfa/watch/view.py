@@ -33,7 +33,13 @@ def view(name: str, runs: dict[str, dict[str, Any]], folder: str) -> dict[str, A
         "standing": text,
     }
     if "accepted" in state:
-        figures = (_accuracy(state), _loss(state), _pace(state), _staleness(state), _timeline(state))
+        figures = (
+            _curve(state, "accuracy", 3, 100.0, _BLUE, " %"),
+            _curve(state, "loss", 4, 1.0, _GREEN, ""),
+            _pace(state),
+            _staleness(state),
+            _timeline(state),
+        )
         shown |= {
             "title": state["label"],
             "about": _about(state),
@@ -146,16 +152,16 @@ def _clock(state: dict[str, Any]) -> str:
     return "virtual time (s)" if state["clock"] == "virtual" else "time (s)"
 
 
-def _accuracy(state: dict[str, Any]) -> Figure:
-    rows = state["evaluations"]
-    curve = Line("accuracy", tuple(r[1] for r in rows), tuple(100 * r[3] for r in rows), _BLUE)
-    return Figure("accuracy", "Accuracy", "", _clock(state), "accuracy (%)", (curve,), height=260)
-
-
-def _loss(state: dict[str, Any]) -> Figure:
-    rows = state["evaluations"]
-    curve = Line("loss", tuple(r[1] for r in rows), tuple(r[4] for r in rows), _GREEN, unit="")
-    return Figure("loss", "Loss", "", _clock(state), "loss", (curve,), height=260)
+def _curve(state: dict[str, Any], name: str, column: int, factor: float, colour: str, unit: str) -> Figure:
+    """One column of the evaluations; each value holds until the next, the last until now."""
+    now = state["seconds"]
+    points = [(row[1], factor * row[column]) for row in state["evaluations"]]
+    points += [(now, y) for _, y in points[-1:]]
+    line = Line(name, tuple(x for x, _ in points), tuple(y for _, y in points), colour, unit=unit)
+    label = f"{name} ({unit.strip()})" if unit else name
+    return Figure(
+        name, name.capitalize(), "", _clock(state), label, (line,), x_range=(0.0, now or 1.0), height=260
+    )  # fmt: skip
 
 
 def _pace(state: dict[str, Any]) -> Figure:
