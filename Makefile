@@ -1,5 +1,6 @@
 # make demo   set up, then compare the strategies on the embedded data and write a report page
 # make test   set up, then run all tests
+# make federation  train on real Flower daemons: a SuperLink and 4 SuperNodes on this machine
 # make lint   formatting, lint and types
 # make bench  ours against baselines, side by side, on this machine; prints the ratios
 
@@ -9,7 +10,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint format bench clean
+.PHONY: help demo federation test lint format bench clean
 
 help:
 	@sed -n 's/^# //p' Makefile
@@ -28,11 +29,19 @@ $(VENV)/installed: $(VENV)/created pyproject.toml constraints.txt
 
 $(VENV)/installed-dev: $(VENV)/installed
 	@echo "Installing the tools for tests ..."
-	@$(PIP) -e '.[dev,nlp,ray]'
+	@$(PIP) -e '.[dev,nlp,ray,flower]'
+	@touch $@
+
+$(VENV)/installed-flower: $(VENV)/installed
+	@echo "Installing Flower ..."
+	@$(PIP) -e '.[flower]'
 	@touch $@
 
 demo: $(VENV)/installed
 	$(BIN)/fedfa compare
+
+federation: $(VENV)/installed-flower
+	$(BIN)/fedfa deploy try examples/flower-digits --nodes 4
 
 test: $(VENV)/installed-dev
 	$(BIN)/python -m pytest -n auto

@@ -17,7 +17,9 @@ APP = Path(__file__).parent / "flower_apps" / "overhead"
 WIDTHS = {"1 MB": 512, "45 MB": 3354}
 
 
-def seconds_per_update(federation: Federation, folder: Path, by_hand: bool, width: int, options: argparse.Namespace) -> float:
+def seconds_per_update(
+    federation: Federation, folder: Path, by_hand: bool, width: int, options: argparse.Namespace
+) -> float:
     config = {
         "by-hand": by_hand, "width": width, "nodes": options.nodes, "stop-updates": options.updates,
         "strategy": f"fedfa-param:concurrency={options.nodes}:window=2", "out": str(folder),

@@ -33,7 +33,7 @@ def test_help_is_quick_and_imports_no_torch(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert "run " in done.stdout
     assert done.stdout.strip().endswith("False")
-    for command in ("run", "compare", "report", "theory", "bench", "strategies", "init"):
+    for command in ("run", "compare", "report", "watch", "replay", "theory", "bench", "strategies", "init"):
         assert "--help" in call(command, "--help", cwd=tmp_path).stdout
 
 

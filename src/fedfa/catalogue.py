@@ -2,7 +2,7 @@
 
 import ast
 import inspect
-from dataclasses import MISSING, fields
+from dataclasses import MISSING, fields, is_dataclass
 from functools import cache
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -24,7 +24,7 @@ def catalogue() -> list[dict[str, Any]]:
             "summary": inspect.getdoc(strategy).splitlines()[0],  # pyright: ignore[reportOptionalMemberAccess]
             "synchronous": strategy.synchronous,
             "parameters": [
-                {"name": f.name, "default": f.default, "meaning": _meanings(strategy).get(f.name, "")}
+                {"name": f.name, "default": f.default, "meaning": meanings(strategy).get(f.name, "")}
                 for f in fields(strategy)
                 if f.init and f.default is not MISSING
             ],
@@ -34,17 +34,17 @@ def catalogue() -> list[dict[str, Any]]:
 
 
 @cache
-def _meanings(strategy: type[Strategy]) -> dict[str, str]:
-    """The texts that stand under the fields in the source, of the class and its bases."""
-    meanings: dict[str, str] = {}
-    for cls in reversed(strategy.__mro__[:-1]):
-        if not issubclass(cls, Strategy):
+def meanings(settings: type) -> dict[str, str]:
+    """The texts that stand under the fields in the source of a dataclass and its bases."""
+    found: dict[str, str] = {}
+    for cls in reversed(settings.__mro__[:-1]):
+        if not is_dataclass(cls):
             continue
         body = ast.parse(inspect.getsource(cls)).body[0].body  # pyright: ignore[reportAttributeAccessIssue]
         for field, text in pairwise(body):
             if isinstance(field, ast.AnnAssign) and isinstance(text, ast.Expr) and isinstance(field.target, ast.Name):
-                meanings[field.target.id] = ast.literal_eval(text.value)
-    return meanings
+                found[field.target.id] = ast.literal_eval(text.value)
+    return found
 
 
 def catalogue_table() -> "Table":

@@ -31,8 +31,11 @@ _PLAIN = ("now", "accepted", "fruitless", "dispatches", "unfilled", "wake_at", "
 
 def fingerprint(engine: "Simulation") -> str:
     """What must not change between a run and its continuation."""
-    made_with = engine.made_with() | {"seed": engine.seed, "digest": engine.digest}
-    return hashlib.blake2b(json.dumps(made_with, sort_keys=True).encode(), digest_size=16).hexdigest()
+    return hashed(engine.made_with() | {"seed": engine.seed, "digest": engine.digest})
+
+
+def hashed(settings: Mapping[str, Any]) -> str:
+    return hashlib.blake2b(json.dumps(settings, sort_keys=True).encode(), digest_size=16).hexdigest()
 
 
 def save(engine: "Simulation", wall_seconds: float) -> None:

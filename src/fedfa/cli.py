@@ -1,10 +1,11 @@
-"""The command line: ``fedfa run``, ``compare``, ``report``, ``paper``, ``theory``, ``bench``, ``strategies``, ``init``.
+"""The command line: ``run``, ``compare``, ``report``, ``watch``, ``replay``, ``paper``, ``theory``, ``bench``, ...
 
 Nothing heavy is imported before a command needs it, so that ``fedfa --help`` answers at once.
 """
 
 import json
 import math
+import os
 import re
 import shlex
 import signal
@@ -29,6 +30,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
+
+deploy = typer.Typer(help="Train on real sites with Flower.", no_args_is_help=True, rich_markup_mode=None)
+app.add_typer(deploy, name="deploy")
 
 File = Annotated[Path | None, typer.Argument(help="Experiment file (TOML); without one, the embedded default.")]
 Out = Annotated[Path | None, typer.Option(help="Folder for the results; by default runs/NAME.")]
@@ -159,6 +163,69 @@ def report(
     _say(f"Report: {page}")
     if as_json:
         print(json.dumps({"target": goal, "strategies": [asdict(row) for row in rows], "report": str(page)}))
+
+
+@app.command()
+def watch(
+    folder: Annotated[Path, typer.Argument(metavar="RUN", help="A run's folder, or one that holds several runs.")],
+    port: Annotated[int, typer.Option(help="Port of the page; by default any free one.", show_default=False)] = 0,
+    host: Annotated[str, typer.Option(help="Which of this machine's own addresses to serve on.")] = "127.0.0.1",
+    browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Open the page in a browser.")] = True,
+) -> None:
+    """Show a run while it goes, on a page that this machine alone can open.
+
+    RUN is the folder of a run under way or finished, or one that holds several, such as a comparison's; where there is
+    none yet, the page waits for it. The address holds a secret; nothing can be changed through it. Below the same
+    address, metrics answers Prometheus (set FEDFA_WATCH_TOKEN to keep the address). Ctrl-C ends it.
+    """
+    from fedfa.watch import Watch
+
+    page = Watch(folder, host, port)
+    print(f"Watching {folder}: {page.address}  (Ctrl-C ends it)", flush=True)
+    if browser and _has_screen():
+        import webbrowser
+
+        webbrowser.open(page.address)
+    try:
+        page.serve()
+    except KeyboardInterrupt:
+        pass
+
+
+@app.command()
+def replay(
+    folder: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a deployment that kept its updates.")],
+    verify: Annotated[
+        bool, typer.Option("--verify", help="Compare every arrival and the model with the record.")
+    ] = False,
+    strategy: Annotated[
+        str | None, typer.Option(help="Where a strategy of your own is: file.py:Class; by default the one recorded.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Aggregate a deployment once more, from its journal alone.
+
+    RUN is the folder of a deployment with keep_updates = true. Every answer that was ever received is given to a fresh
+    strategy, in the order of arrival. With --verify, the outcome of each and the final model must be those of the
+    record, bit for bit; the first difference is told, and the exit code is 1.
+    """
+    from fedfa.replayer import replay_journal, verify_replay
+
+    replayed = replay_journal(folder, strategy)
+    if verify:
+        verify_replay(folder, replayed)
+    taken = sum(arrival.outcome == "accepted" for arrival in replayed.arrivals)
+    same = "the same, bit for bit, as the record's" if verify else replayed.model_digest
+    _say(
+        f"{len(replayed.arrivals):,} arrivals, {taken:,} accepted, version {replayed.strategy.version:,}; model: {same}"
+    )
+    if as_json:
+        print(
+            json.dumps(
+                {"arrivals": len(replayed.arrivals), "accepted": taken, "version": replayed.strategy.version,
+                 "model_digest": replayed.model_digest, "verified": verify, "folder": str(folder)}
+            )
+        )  # fmt: skip
 
 
 @app.command()
@@ -379,6 +446,56 @@ def init(
     _say(f"Wrote {file}. Run it with: fedfa run {file}")
 
 
+@deploy.command("init")
+def deploy_init(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Where to write the app.")],
+    task: Annotated[str, typer.Option(help="digits: embedded data; own: a model and data to replace.")] = "own",
+) -> None:
+    """Write a Flower app, ready to run: settings, server, client, task, README."""
+    from fedfa.apps import write_app
+
+    write_app(folder, task)
+    _say(f"Wrote {folder}. Try it on this machine with: fedfa deploy try {folder}")
+
+
+@deploy.command("try")
+def deploy_try(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The app's folder.")],
+    nodes: Annotated[int, typer.Option(help="SuperNodes to start.")] = 4,
+    out: Out = None,
+    resume: Resume = False,
+    set_: Set = None,
+    as_json: AsJson = False,
+) -> None:
+    """Run a Flower app on this machine: a SuperLink and SuperNodes as processes, which are stopped in the end.
+
+    KEY=VALUE overrides a key of the app's run config.
+    """
+    from fedfa.apps import require_flower
+    from fedfa.errors import require
+    from fedfa.record import read_run
+    from fedfa.report import write_report
+    from fedfa.report.tables import as_rich, summarise
+    from fedfa.settings import parse_override
+
+    require_flower()
+    from fedfa.flower.local import Federation
+
+    require((folder / "pyproject.toml").is_file(), f"{folder}: holds no app; 'fedfa deploy init {folder}' writes one")
+    require(nodes >= 1, f"--nodes {nodes}: must be at least 1")
+    records = (out or _free_folder(Path("runs") / folder.absolute().name, resume)).absolute()
+    config = {".".join(path): value for path, value in map(parse_override, set_ or [])}
+    with Federation(nodes) as federation:
+        federation.run(folder, config | {"out": str(records)} | ({"resume": True} if resume else {}))
+    done = read_run(records)
+    target = done.manifest["target"]
+    page = write_report([done], records, target, _command())
+    _print(as_rich(summarise([done], target), target))
+    _say(f"Report: {page}")
+    if as_json:
+        print(json.dumps(done.summary(target) | {"folder": str(records)}))
+
+
 # Helpers -------------------------------------------------------------------------------------------------------------
 
 
@@ -466,6 +583,12 @@ def _print(table: Any) -> None:
 
     console = Console()
     (console if console.is_terminal else Console(width=120)).print(table)
+
+
+def _has_screen() -> bool:
+    """Whether somebody sits here who would see a browser; one inside the terminal would only be in the way."""
+    graphical = sys.platform in ("darwin", "win32") or any(map(os.environ.get, ("DISPLAY", "WAYLAND_DISPLAY")))
+    return graphical and sys.stdout.isatty()
 
 
 def _say(text: str) -> None:

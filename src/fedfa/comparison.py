@@ -41,7 +41,7 @@ class Point:
 def points(experiment: Experiment, specs: Sequence[str], seeds: Sequence[int], out: Path) -> list[Point]:
     """Every strategy with every seed, checked before anything runs."""
     require(len(set(seeds)) == len(seeds), f"seeds = {list(seeds)}: one is given twice")
-    labelled = {spec: _settings(experiment.strategy, spec) for spec in specs}
+    labelled = {spec: strategy_settings(experiment.strategy, spec) for spec in specs}
     require(len(labelled) == len(specs), f"strategies = {', '.join(specs)}: one is given twice")
     for spec, settings in labelled.items():
         try:
@@ -57,7 +57,7 @@ def points(experiment: Experiment, specs: Sequence[str], seeds: Sequence[int], o
     ]
 
 
-def _settings(shared: dict[str, Any], spec: str) -> dict[str, Any]:
+def strategy_settings(shared: dict[str, Any], spec: str) -> dict[str, Any]:
     """The settings of ``name:key=value:...``: the experiment's own where the strategy has them, then the spec's."""
     name, *assignments = _split(spec)
     known = {f.name for f in fields(strategy_class(name, "strategies")) if f.init}

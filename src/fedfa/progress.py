@@ -47,18 +47,9 @@ def _follower(bar: Progress) -> Callable[["Simulation"], None]:
             f"{engine.label}: {engine.now:,.0f} virtual s, {engine.accepted:,} updates "
             f"({(engine.accepted - start[0]) / elapsed:,.0f}/s), accuracy {engine.last_score[1]:.3f}"
         )
-        bar.update(task, completed=_share_done(engine), description=text)
+        bar.update(task, completed=engine.stop.share_done(engine.accepted, engine.now), description=text)
 
     return show
-
-
-def _share_done(engine: "Simulation") -> float:
-    stop = engine.stop
-    shares = [
-        engine.accepted / stop.updates if stop.updates else 0.0,
-        engine.now / stop.seconds if stop.seconds else 0.0,
-    ]
-    return min(1.0, max(shares))
 
 
 @contextmanager

@@ -86,6 +86,12 @@ class Task:
         layout = Layout.of(module)
         return Initial(layout.pack(module).numpy(), layout.num_trainable, sum(p.numel() for p in _frozen(module)))
 
+    def state_dict(self, vector: Vector, seed: int) -> dict[str, Tensor]:
+        """The model's tensors by name, with these values; what is frozen in it has those of the seed."""
+        bound = Bound(self.build(seed))
+        bound.load(torch.as_tensor(vector))
+        return bound.module.state_dict()
+
     def batches(self, seed: int, client: int, nth: int, epochs: int) -> list[Tensor]:
         """Positions in ``inputs`` and ``targets`` of the batches of a client's n-th dispatch."""
         table, sizes = self.batch_table(seed, client, nth, epochs)

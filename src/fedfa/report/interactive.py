@@ -63,7 +63,7 @@ def _traces(layer: Layer) -> list[dict[str, Any]]:
                         "dash": "8px,3px" if layer.dashed else "solid",
                         "shape": "hv" if layer.step else "linear",
                     },
-                    "hovertemplate": "%{y:.1f} % at %{x:,.4~g}" if layer.step else None,
+                    "hovertemplate": _value(layer.unit) if layer.step else None,
                     "hoverinfo": "all" if layer.step else "skip",
                     **_named(layer.label, layer.listed),
                 }
@@ -96,6 +96,10 @@ def _traces(layer: Layer) -> list[dict[str, Any]]:
             ]
         case Rule() | Note():
             return []
+
+
+def _value(unit: str) -> str:
+    return f"%{{y:{'.1f' if unit == ' %' else '.4~g'}}}{unit} at %{{x:,.4~g}}"
 
 
 def _boxes(layer: Boxes) -> dict[str, Any]:

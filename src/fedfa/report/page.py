@@ -16,7 +16,7 @@ from fedfa.report.figures import (
 )
 from fedfa.report.interactive import as_plotly
 from fedfa.report.provenance import provenance_section
-from fedfa.report.shapes import Figure, by_label, colours, number
+from fedfa.report.shapes import Figure, by_label, colours, number, size_in_bytes
 from fedfa.report.static import save
 from fedfa.report.tables import BASELINE, Row, cells, explanation, headers, percent, summarise
 from fedfa.report.template import PAGE, POLICY, SCRIPT, STYLE
@@ -100,18 +100,9 @@ def travelling(runs: Sequence[Run]) -> str:
     sizes = sorted({(manifest["num_parameters"], manifest["num_frozen"]) for manifest in manifests})
     return " ".join(
         f"Only {100 * sent / (sent + frozen):.2g} % of the model travels: "
-        f"{_bytes(4 * sent)} instead of {_bytes(4 * (sent + frozen))} per update."
+        f"{size_in_bytes(4 * sent)} instead of {size_in_bytes(4 * (sent + frozen))} per update."
         for sent, frozen in sizes
     )
-
-
-def _bytes(count: int) -> str:
-    """Three digits and a unit, of float32 numbers."""
-    size, unit = float(count), "bytes"
-    for larger in ("kB", "MB", "GB"):
-        if size >= 999.5:
-            size, unit = size / 1000, larger
-    return f"{size:.3g} {unit}"
 
 
 def verdict(rows: Sequence[Row], target: float | None) -> str:

@@ -1,0 +1,162 @@
+"""A whole federation on this machine: a SuperLink and SuperNodes as processes on free loopback ports.
+
+    with Federation(nodes=4) as federation:
+        federation.run(app, {"out": "runs/digits"})
+
+For trying an app out, and for tests. When it is left, also by an exception or Ctrl-C, nothing keeps running.
+"""
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import uuid
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import IO, Any
+
+from fedfa.errors import EngineError
+
+MARK = "FEDFA_FEDERATION"
+"""Environment variable by which all processes of a federation are found again, also those that daemons start."""
+PATIENCE = 60.0
+"""Seconds a daemon may take to start."""
+CONNECTION = "here"
+
+
+class Federation:
+    """A SuperLink and SuperNodes; node i has ``partition-id=i``."""
+
+    def __init__(
+        self, nodes: int = 4, folder: Path | None = None, environment: Mapping[str, str] | None = None
+    ) -> None:
+        self._temporary = None if folder else tempfile.TemporaryDirectory(prefix="fedfa-federation-")
+        self.folder = folder or Path(self._temporary.name)  # pyright: ignore[reportOptionalMemberAccess]
+        self.num_nodes = nodes
+        self.mark = uuid.uuid4().hex
+        self.port = free_port()
+        self._started: list[subprocess.Popen[bytes]] = []
+        self._logs: list[IO[bytes]] = []
+        programs = str(Path(sys.executable).parent)
+        self.environment = {
+            **os.environ,
+            **offline(),
+            "PATH": f"{programs}{os.pathsep}{os.environ.get('PATH', '')}",
+            "FLWR_HOME": str(self.folder / "flwr"),
+            MARK: self.mark,
+            **(environment or {}),
+        }
+
+    def __enter__(self) -> "Federation":
+        try:
+            home = self.folder / "flwr"
+            home.mkdir(parents=True, exist_ok=True)
+            (home / "config.toml").write_text(
+                f'[superlink]\ndefault = "{CONNECTION}"\n\n'
+                f'[superlink.{CONNECTION}]\naddress = "127.0.0.1:{self.port}"\ninsecure = true\n'
+            )
+            self.superlink = self.start("superlink", "flower-superlink", "--insecure", "--port", str(self.port))
+            self.wait_for_port(self.port, self.superlink)
+            for number in range(self.num_nodes):
+                self.start_node(number)
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def start(self, name: str, *command: str) -> subprocess.Popen[bytes]:
+        """Start a daemon, which logs into NAME.log."""
+        self._logs.append((self.folder / f"{name}.log").open("ab"))
+        return self._popen(command, self._logs[-1])
+
+    def _popen(self, command: Sequence[str], output: IO[bytes] | None) -> subprocess.Popen[bytes]:
+        error = subprocess.STDOUT if output else None
+        self._started.append(
+            subprocess.Popen(
+                command, env=self.environment, stdin=subprocess.DEVNULL, stdout=output, stderr=error,
+                start_new_session=True,
+            )
+        )  # fmt: skip
+        return self._started[-1]
+
+    def start_node(self, number: int, superlink_port: int | None = None, config: str = "") -> subprocess.Popen[bytes]:
+        """Start SuperNode ``number``, perhaps behind a proxy, perhaps with more in its node config."""
+        return self.start(
+            f"node{number}", "flower-supernode", "--insecure",
+            "--superlink", f"127.0.0.1:{superlink_port or self.port}", "--port", str(free_port()),
+            "--node-config", f"partition-id={number} num-partitions={max(self.num_nodes, number + 1)} {config}",
+        )  # fmt: skip
+
+    def start_run(self, app: Path, config: Mapping[str, Any], quiet: bool = False) -> subprocess.Popen[bytes]:
+        """``flwr run`` with these run-config values; ends when the run does. What the server says goes to stdout."""
+        words = [f"{key}={json.dumps(value)}" for key, value in config.items()]
+        command = ["flwr", "run", str(app), CONNECTION, "--stream", "--run-config", " ".join(words)]
+        if quiet:
+            return self.start("run", *command)
+        return self._popen(command, None)
+
+    def run(self, app: Path, config: Mapping[str, Any]) -> None:
+        """The same, to its end."""
+        code = self.start_run(app, config).wait()
+        if code:
+            raise EngineError(f"flwr run ended with exit status {code}; see above")
+
+    def wait_for_port(self, port: int, daemon: subprocess.Popen[bytes]) -> None:
+        until = time.monotonic() + PATIENCE
+        while time.monotonic() < until and daemon.poll() is None:
+            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
+                return
+            time.sleep(0.1)
+        raise EngineError(f"the SuperLink did not start; see {self.folder / 'superlink.log'}")
+
+    def processes(self, program: str = "") -> list[int]:
+        """Ids of this federation's processes, whoever started them, whose command line holds this word."""
+        found = []
+        for path in Path("/proc").glob("[0-9]*"):
+            try:
+                ours = f"{MARK}={self.mark}".encode() in (path / "environ").read_bytes().split(b"\0")
+                if ours and program.encode() in (path / "cmdline").read_bytes():
+                    found.append(int(path.name))
+            except OSError:  # ended meanwhile, or somebody else's
+                continue
+        return found
+
+    def close(self) -> None:
+        """Stop everything: kindly first, then not."""
+        for kind, patience in ((signal.SIGTERM, 5.0), (signal.SIGKILL, 5.0)):
+            until = time.monotonic() + patience
+            while (left := self.processes()) and time.monotonic() < until:
+                for process in left:
+                    with contextlib.suppress(ProcessLookupError):
+                        os.kill(process, kind)
+                time.sleep(0.2)
+        for child in self._started:
+            child.wait()
+        for log in self._logs:
+            log.close()
+        if self._temporary:
+            self._temporary.cleanup()
+
+
+def offline() -> dict[str, str]:
+    """Switches that keep Flower from calling home or installing things, and make it look for work more often."""
+    return {
+        "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1",
+        "FLWR_TELEMETRY_ENABLED": "0",
+        "FLWR_DISABLE_UPDATE_CHECK": "1",
+        "FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.05",
+    }
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]

@@ -1,0 +1,63 @@
+"""The server's side: a Flower ServerApp that runs any fedfa strategy on the nodes there are."""
+
+import logging
+import sys
+from pathlib import Path
+
+from flwr.app import Context
+from flwr.serverapp import Grid, ServerApp
+
+from fedfa.apps import DeploymentSettings, settings_of
+from fedfa.comparison import strategy_settings
+from fedfa.core import Strategy
+from fedfa.deployment import Deployment
+from fedfa.engine import Stop
+from fedfa.experiment import make_strategy
+from fedfa.flower.client import TaskSource, make_task
+from fedfa.flower.wire import Server
+from fedfa.flower.world import FlowerWorld
+from fedfa.record import Run
+
+logger = logging.getLogger("fedfa")
+
+
+def server_app(task: TaskSource, strategy: Strategy | None = None) -> ServerApp:
+    """A ServerApp that trains the task's model on the federation, as the run config says.
+
+    ``strategy``: an object of your own, instead of the one that the run config names.
+    """
+    app = ServerApp()
+
+    @app.main()
+    def _(grid: Grid, context: Context) -> None:
+        serve(grid, task, settings_of(context.run_config), strategy)
+
+    return app
+
+
+def serve(grid: Grid, task: TaskSource, settings: DeploymentSettings, strategy: Strategy | None = None) -> Run:
+    """Run a deployment over this grid, to its end."""
+    if not logger.handlers:
+        logger.addHandler(logging.StreamHandler(sys.stdout))
+        logger.setLevel(logging.INFO)
+    made = make_task(task, settings.seed, None)
+    if strategy is None:
+        strategy = make_strategy(strategy_settings({}, settings.strategy), "strategy")
+    world = FlowerWorld(grid, Server(made, settings.seed, settings.wire), settings.ttl_seconds)
+    try:
+        return Deployment(
+            strategy=strategy,
+            task=made,
+            world=world,
+            stop=Stop(settings.stop_updates or None, settings.stop_seconds or None, settings.stop_accuracy or None),
+            folder=Path(settings.out).absolute(),
+            seed=settings.seed,
+            evaluate_every=settings.evaluate_every,
+            keep_updates=settings.keep_updates,
+            bench_seconds=settings.bench_seconds,
+            checkpoint_seconds=settings.checkpoint_seconds,
+            target=settings.target or None,
+            command="flwr run",
+        ).run(settings.resume)
+    finally:
+        world.close()

@@ -1,0 +1,179 @@
+"""fedfa on real Flower daemons, on this machine. Each test leaves no process behind.
+
+Flower needs about a minute to notice a killed SuperNode or client process, so the test of these runs only with
+FEDFA_SLOW_TESTS=1.
+"""
+
+import os
+import signal
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+pytest.importorskip("flwr")
+
+from fedfa import journal
+from fedfa.flower.local import Federation, free_port
+from fedfa.record import read_run
+from test_deployment import assert_journal_gives
+
+APPS = Path(__file__).parent / "flower_apps"
+EXAMPLE = Path(__file__).parent.parent / "examples" / "flower-digits"
+
+
+@pytest.fixture
+def federation(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Federation]:
+    (tmp_path / "federation").mkdir()
+    with Federation(request.param, folder=tmp_path / "federation") as started:
+        yield started
+    assert started.processes() == []
+
+
+def wait_until(condition: Callable[[], bool], seconds: float, federation: Federation, what: str) -> None:
+    until = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > until:
+            logs = {path.name: path.read_text()[-2000:] for path in federation.folder.glob("*.log")}
+            raise AssertionError(f"{what}: not within {seconds} s\n" + "\n".join(f"{k}:\n{v}" for k, v in logs.items()))
+        time.sleep(0.2)
+
+
+def entries(folder: Path) -> list[dict]:
+    """Headers in the journal of a run under way."""
+    try:
+        return [entry.header for entry in journal.read(folder / journal.FOLDER)]
+    except FileNotFoundError:
+        return []
+
+
+def count(folder: Path, kind: str) -> int:
+    return sum(entry["kind"] == kind for entry in entries(folder))
+
+
+def finished(folder: Path) -> Callable[[], bool]:
+    return (folder / "manifest.json").exists
+
+
+@pytest.mark.parametrize("federation", [2], indirect=True)
+def test_failing_clients_a_killed_server_and_a_stock_client(tmp_path: Path, federation: Federation) -> None:
+    """Nodes 0 and 1 are good, 2 joins while the run goes and raises; the server is killed and resumed."""
+    out = tmp_path / "run"
+    config = {"out": str(out), "stop-updates": 10}
+    federation.start_run(APPS / "tiny", config, quiet=True)
+    wait_until(lambda: count(out, "update") >= 1, 90, federation, "the first update")
+    federation.start_node(2, config='fault="raise"')
+    wait_until(lambda: count(out, "update") >= 4, 90, federation, "four updates")
+    (server,) = federation.processes("flwr-serverapp")
+    os.kill(server, signal.SIGKILL)
+    before = [entry for entry in entries(out) if entry["kind"] == "update"]
+
+    federation.start_run(APPS / "tiny", config | {"resume": True}, quiet=True)
+    wait_until(finished(out), 120, federation, "the resumed run's end")
+    run = read_run(out)
+    after = [entry for entry in entries(out) if entry["kind"] == "update"]
+    assert after[: len(before)] == before, "no update that had come may be lost"
+    taken = run.accepted.sort("seconds")["dispatch"].to_list()
+    assert taken == [entry["dispatch"] for entry in after]
+    assert len(taken) == 10
+    outcomes = run.updates["outcome"].unique().to_list()
+    assert "lost: the server was started again" in outcomes
+    assert any(text.startswith("failed: the client app raised") for text in outcomes)
+    model = model_of(out)
+    assert_journal_gives(out, model)
+
+    out = tmp_path / "stock"
+    federation.start_run(APPS / "stock", {"out": str(out), "stop-updates": 4}, quiet=True)
+    wait_until(finished(out), 90, federation, "the stock clients' run")
+    run = read_run(out)
+    assert len(run.accepted) == 4
+    assert run.accepted["num_examples"].to_list() == [32] * 4
+    assert (run.accepted["train_loss"] > 0).all()
+    assert run.final_accuracy > run.evaluations["accuracy"][0]
+
+
+def model_of(folder: Path):
+    """The final model of a run of the tiny app, as its strategy held it."""
+    import numpy as np
+
+    with np.load(folder / "model.npz") as file:
+        return np.concatenate([file["weight"].ravel(), file["bias"]])
+
+
+@pytest.mark.parametrize("federation", [4], indirect=True)
+def test_digits_to_90_per_cent(tmp_path: Path, federation: Federation) -> None:
+    out = tmp_path / "run"
+    federation.start_run(EXAMPLE, {"out": str(out)}, quiet=True)
+    wait_until(finished(out), 240, federation, "90 % on the digits")
+    run = read_run(out)
+    assert run.manifest["ended"] == "accuracy"
+    assert run.final_accuracy >= 0.9
+    assert run.manifest["num_clients"] == 4
+    assert set(run.accepted["client"]) == {0, 1, 2, 3}
+
+
+class SlowUplink:
+    """A proxy that lets only so many bytes a second through to the SuperLink."""
+
+    def __init__(self, port: int, bytes_per_second: float) -> None:
+        self.port, self._target, self._rate = free_port(), port, bytes_per_second
+        self._socket = socket.create_server(("127.0.0.1", self.port))
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                client, _ = self._socket.accept()
+            except OSError:
+                return
+            server = socket.create_connection(("127.0.0.1", self._target))
+            threading.Thread(target=self._pump, args=(client, server, self._rate), daemon=True).start()
+            threading.Thread(target=self._pump, args=(server, client, 1e9), daemon=True).start()
+
+    def _pump(self, source: socket.socket, sink: socket.socket, rate: float) -> None:
+        try:
+            while data := source.recv(16384):
+                sink.sendall(data)
+                time.sleep(len(data) / rate)
+        except OSError:
+            pass
+        finally:
+            for end in (source, sink):
+                end.close()
+
+    def close(self) -> None:
+        self._socket.close()
+
+
+@pytest.mark.skipif("FEDFA_SLOW_TESTS" not in os.environ, reason="takes two minutes; set FEDFA_SLOW_TESTS=1")
+@pytest.mark.parametrize("federation", [2], indirect=True)
+def test_killed_nodes_killed_clients_and_a_slow_uplink(tmp_path: Path, federation: Federation) -> None:
+    """Nodes 0 and 1 are good; 2 is behind a slow uplink; 3's client processes die; 4 is killed while it trains."""
+    out = tmp_path / "run"
+    proxy = SlowUplink(federation.port, 200_000)
+    federation.start_node(2, superlink_port=proxy.port)
+    federation.start_node(3, config='fault="die" fault-until=12')
+    doomed = federation.start_node(4, config='fault="hang"')
+    federation.start_run(
+        APPS / "tiny", {"out": str(out), "strategy": "fedfa-param:concurrency=5", "stop-seconds": 100.0}, quiet=True
+    )
+    wait_until(lambda: count(out, "dispatch") >= 5, 90, federation, "work for all")
+    time.sleep(5)
+    os.killpg(doomed.pid, signal.SIGKILL)
+    wait_until(finished(out), 150, federation, "the end")
+    proxy.close()
+    run = read_run(out)
+    outcomes = run.updates["outcome"].unique().to_list()
+    assert "lost: the node is gone" in outcomes
+    assert "failed: the client's process died" in outcomes
+    trips = run.accepted.with_columns(trip=pl.col("seconds") - pl.col("dispatched_seconds"))
+    by_client = trips.group_by("client").agg(pl.col("trip").median().alias("median"), pl.col("trip").max(), pl.len())
+    slow = by_client.sort("median", descending=True).row(0, named=True)
+    fast = by_client.sort("median").head(2)
+    print(by_client.sort("median"))
+    assert slow["median"] > 10, "2 MB at 200 kB/s"
+    assert fast["len"].min() > 2 * slow["len"], "the fast ones did not wait for the slow one"
