@@ -69,7 +69,9 @@ def test_every_strategy_runs_and_its_records_make_a_report(tmp_path: Path, name:
     assert len(run.accepted) == 12
     assert run.manifest["clock"] == "wall"
     assert run.evaluations["updates"].to_list() == [0, 5, 10, 12]
-    assert "wall" in write_report([run], tmp_path / "run", 0.1, "").read_text()
+    page = write_report([run], tmp_path / "run", 0.1, "").read_text()
+    assert "Trained by real clients; times are wall seconds." in page
+    assert "virtual" not in page.split("<script")[0]
 
 
 def test_port_urgent_is_refused_with_the_remedy(tmp_path: Path) -> None:
