@@ -7,6 +7,7 @@ FEDFA_SLOW_TESTS=1.
 import os
 import signal
 import socket
+import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -18,7 +19,7 @@ import pytest
 pytest.importorskip("flwr")
 
 from fedfa import journal
-from fedfa.flower.local import Federation, free_port
+from fedfa.flower.local import CONNECTION, Federation, free_port
 from fedfa.record import read_run
 from test_deployment import assert_journal_gives
 
@@ -155,7 +156,7 @@ def test_killed_nodes_killed_clients_and_a_slow_uplink(tmp_path: Path, federatio
     """Nodes 0 and 1 are good; 2 is behind a slow uplink; 3's client processes die; 4 is killed while it trains."""
     out = tmp_path / "run"
     proxy = SlowUplink(federation.port, 200_000)
-    federation.start_node(2, superlink_port=proxy.port)
+    federation.start_node(2, port=proxy.port)
     federation.start_node(3, config='fault="die" fault-until=12')
     doomed = federation.start_node(4, config='fault="hang"')
     federation.start_run(
@@ -177,3 +178,72 @@ def test_killed_nodes_killed_clients_and_a_slow_uplink(tmp_path: Path, federatio
     print(by_client.sort("median"))
     assert slow["median"] > 10, "2 MB at 200 kB/s"
     assert fast["len"].min() > 2 * slow["len"], "the fast ones did not wait for the slow one"
+
+
+@pytest.mark.skipif("FEDFA_SLOW_TESTS" not in os.environ, reason="takes a minute; set FEDFA_SLOW_TESTS=1")
+@pytest.mark.parametrize("federation", [2], indirect=True)
+def test_a_killed_superlink_and_the_run_resumed_on_its_database(tmp_path: Path, federation: Federation) -> None:
+    """The SuperNodes stay where they are and find the new SuperLink by themselves."""
+    out = tmp_path / "run"
+    config = {"out": str(out), "stop-updates": 6, "strategy": "fedavg:concurrency=2"}
+    federation.start_run(APPS / "tiny", config, quiet=True)
+    wait_until(lambda: count(out, "update") >= 3, 90, federation, "three updates")
+    (superlink,) = federation.processes("bin/flower-superlink")
+    os.kill(superlink, signal.SIGKILL)
+    wait_until(lambda: not federation.processes("flwr-serverapp"), 20, federation, "the end of the orphaned server")
+    before = [entry for entry in entries(out) if entry["kind"] == "update"]
+
+    federation.start_superlink()
+    federation.start_run(APPS / "tiny", config | {"resume": True}, quiet=True)
+    wait_until(finished(out), 150, federation, "the resumed run's end")
+    after = [entry for entry in entries(out) if entry["kind"] == "update"]
+    assert after[: len(before)] == before
+    assert len(read_run(out).accepted) == 6
+    assert_journal_gives(out, model_of(out))
+
+
+def make_certificates(folder: Path) -> None:
+    """An authority of our own and a certificate for this machine."""
+    for command in (
+        "req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=fedfa-test -keyout ca.key -out ca.crt"
+        " -addext keyUsage=critical,keyCertSign",
+        "req -newkey rsa:2048 -nodes -subj /CN=localhost -keyout server.key -out server.csr",
+        "x509 -req -in server.csr -CA ca.crt -CAkey ca.key -CAcreateserial -days 2 -out server.pem -extfile names",
+    ):
+        (folder / "names").write_text("subjectAltName=DNS:localhost,IP:127.0.0.1\n")
+        subprocess.run(["openssl", *command.split()], cwd=folder, check=True, capture_output=True)
+
+
+@pytest.mark.skipif("FEDFA_SLOW_TESTS" not in os.environ, reason="takes a minute; set FEDFA_SLOW_TESTS=1")
+def test_tls_and_node_authentication(tmp_path: Path) -> None:
+    """Over TLS, a registered node trains; one with a key that nobody registered gets nothing."""
+    make_certificates(tmp_path)
+    authority = str(tmp_path / "ca.crt")
+    for name in ("known", "unknown"):
+        key = ["ssh-keygen", "-q", "-t", "ecdsa", "-b", "384", "-N", "", "-f", str(tmp_path / name)]
+        subprocess.run(key, check=True)
+    superlink = [
+        "--ssl-ca-certfile", authority, "--ssl-certfile", str(tmp_path / "server.pem"),
+        "--ssl-keyfile", str(tmp_path / "server.key"), "--enable-supernode-auth",
+    ]  # fmt: skip
+    (tmp_path / "federation").mkdir()
+    out = tmp_path / "run"
+    with Federation(0, tmp_path / "federation", (superlink, f'root-certificates = "{authority}"')) as federation:
+        subprocess.run(
+            ["flwr", "supernode", "register", str(tmp_path / "known.pub"), CONNECTION],
+            env=federation.environment, check=True, capture_output=True,
+        )  # fmt: skip
+        for number, name in enumerate(("known", "unknown")):
+            keys = ["--root-certificates", authority, "--auth-supernode-private-key", str(tmp_path / name)]
+            federation.start_node(number, security=keys)
+        federation.start_run(APPS / "tiny", {"out": str(out), "stop-updates": 3}, quiet=True)
+        wait_until(finished(out), 120, federation, "the end")
+        plain = federation.start_node(2)  # no TLS at all
+        time.sleep(2)
+        assert "SuperNode ID" not in (federation.folder / "node2.log").read_text()
+        plain.kill()
+    assert federation.processes() == []
+    assert "SuperNode ID" not in (federation.folder / "node1.log").read_text(), "the unknown one must not get in"
+    run = read_run(out)
+    assert len(run.accepted) == 3
+    assert run.manifest["num_clients"] == 1
