@@ -319,6 +319,14 @@ def test_damage_in_the_middle_is_an_error_and_not_skipped(tmp_path: Path) -> Non
         list(journal.read(tmp_path))
 
 
+def test_only_one_process_may_write_a_journal(tmp_path: Path) -> None:
+    first = journal.Journal(tmp_path)
+    with pytest.raises(RecordError, match="another server still writes it"):
+        journal.Journal(tmp_path)
+    first.close()
+    journal.Journal(tmp_path).close()
+
+
 def test_missing_segments_are_noticed(tmp_path: Path) -> None:
     log = journal.Journal(tmp_path)
     for _ in range(2):

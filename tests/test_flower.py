@@ -149,6 +149,7 @@ class SlowUplink:
             sink.close()
 
     def close(self) -> None:
+        self._sockets[0].shutdown(socket.SHUT_RDWR)  # wakes the thread that accepts
         for each in self._sockets:
             each.close()
 
@@ -198,8 +199,8 @@ def test_a_killed_superlink_and_the_run_resumed_on_its_database(tmp_path: Path, 
     config = {"out": str(out), "stop-updates": 6, "strategy": "fedavg:concurrency=2"}
     federation.start_run(APPS / "tiny", config, quiet=True)
     wait_until(lambda: count(out, "update") >= 3, 90, federation, "three updates")
-    (superlink,) = federation.processes("bin/flower-superlink")
-    os.kill(superlink, signal.SIGKILL)
+    federation.superlink.kill()
+    federation.superlink.wait()
     wait_until(lambda: not federation.processes("flwr-serverapp"), 20, federation, "the end of the orphaned server")
     before = [entry for entry in entries(out) if entry["kind"] == "update"]
 

@@ -87,16 +87,16 @@ class Federation:
         self._started.append(process)
         return process
 
-    def start_superlink(self) -> subprocess.Popen[bytes]:
+    def start_superlink(self) -> None:
         """Start the SuperLink, once more perhaps: it keeps its state in a file."""
-        superlink = self.start(
+        self.superlink = self.start(
             "superlink", "flower-superlink", *self._security, "--port", str(self.port),
             "--database", str(self.folder / "state.db"),
         )  # fmt: skip
         until = time.monotonic() + PATIENCE
-        while time.monotonic() < until and superlink.poll() is None:
+        while time.monotonic() < until and self.superlink.poll() is None:
             with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port), timeout=1):
-                return superlink
+                return
             time.sleep(0.1)
         raise EngineError(f"the SuperLink did not start; see {self.folder / 'superlink.log'}")
 
