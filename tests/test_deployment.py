@@ -2,8 +2,11 @@
 
 import json
 import math
+import subprocess
+import sys
+import tomllib
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import fields, replace
 from itertools import pairwise
 from pathlib import Path
 from queue import SimpleQueue
@@ -26,9 +29,11 @@ from fedfa import (
     journal,
     live,
 )
+from fedfa.apps import KINDS, DeploymentSettings, settings_of, write_app
 from fedfa.deployment import Answer, Deployment, Event, Failure, Nodes, Order
 from fedfa.errors import ConfigError
 from fedfa.executors.base import Trained
+from fedfa.experiment import load_object
 from fedfa.record import read_run
 from fedfa.replayer import replay_journal, verify_replay
 from fedfa.report import write_report
@@ -84,7 +89,9 @@ def test_every_strategy_runs_and_its_records_make_a_report(tmp_path: Path, name:
     assert len(run.accepted) == 12
     assert run.manifest["clock"] == "wall"
     assert run.evaluations["updates"].to_list() == [0, 5, 10, 12]
-    assert "wall" in write_report([run], tmp_path / "run", 0.1, "").read_text()
+    page = write_report([run], tmp_path / "run", 0.1, "").read_text()
+    assert "Trained by real clients; times are wall seconds." in page
+    assert "virtual" not in page.split("<script")[0]
 
 
 def test_port_urgent_is_refused_with_the_remedy(tmp_path: Path) -> None:
@@ -327,6 +334,14 @@ def test_damage_in_the_middle_is_an_error_and_not_skipped(tmp_path: Path) -> Non
         list(journal.read(tmp_path))
 
 
+def test_only_one_process_may_write_a_journal(tmp_path: Path) -> None:
+    first = journal.Journal(tmp_path)
+    with pytest.raises(RecordError, match="another server still writes it"):
+        journal.Journal(tmp_path)
+    first.close()
+    journal.Journal(tmp_path).close()
+
+
 def test_missing_segments_are_noticed(tmp_path: Path) -> None:
     log = journal.Journal(tmp_path)
     for _ in range(2):
@@ -379,3 +394,50 @@ def test_a_deployment_can_be_watched(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert {value for one in running for name, value, _ in one["tiles"] if name == "training now"} == {"3"}
     assert not (tmp_path / "run" / "live.json").exists()
     assert view("", Runs(tmp_path).look(), "")["standing"] == "finished: updates"
+
+
+# Apps ----------------------------------------------------------------------------------------------------------------
+
+
+def fedfa(*words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-m", "fedfa.cli", *words], capture_output=True, text=True, check=False)
+
+
+def test_the_example_is_what_deploy_init_writes(tmp_path: Path) -> None:
+    example = Path(__file__).parent.parent / "examples" / "flower-digits"
+    done = fedfa("deploy", "init", str(tmp_path / "flower-digits"), "--task", "digits")
+    assert done.returncode == 0, done.stderr
+    names = sorted(path.name for path in (tmp_path / "flower-digits").iterdir())
+    assert names == ["README.md", "client_app.py", "pyproject.toml", "server_app.py", "task.py"]
+    for name in names:
+        assert (tmp_path / "flower-digits" / name).read_text() == (example / name).read_text(), name
+    again = fedfa("deploy", "init", str(tmp_path / "flower-digits"))
+    assert again.returncode == 2
+    assert "give another folder" in again.stderr
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_new_app_has_every_key_and_a_task_that_trains(tmp_path: Path, kind: str) -> None:
+    write_app(tmp_path / "My App", kind)
+    project = tomllib.loads((tmp_path / "My App" / "pyproject.toml").read_text())
+    config = project["tool"]["flwr"]["app"]["config"]
+    assert {key.replace("-", "_") for key in config} == {f.name for f in fields(DeploymentSettings)}
+    assert settings_of(config).out == "runs/my-app"
+    make = load_object(f"{tmp_path / 'My App' / 'task.py'}:task", "task")
+    server, site = make(0, None), make(0, {"partition-id": 1, "num-partitions": 2})
+    assert server.initial(0).vector.tobytes() == site.initial(0).vector.tobytes()
+    assert site.num_clients in (1, 2)
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        ({"out": ""}, "out = ''"),
+        ({"out": "x", "ttl-seconds": 0.0}, "ttl_seconds = 0.0: must be above 0"),
+        ({"out": "x", "wire": "zip"}, "must be one of flat, named"),
+        ({"out": "x", "keep-updates": 3}, "must be true or false"),
+    ],
+)
+def test_a_wrong_run_config_is_told_in_a_line(config: dict, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        settings_of(config)

@@ -26,6 +26,7 @@ states: ``update`` is its ``receive``, with base = the model published as base_v
 process that is killed while it writes leaves a torn last entry, which was never acted on; it is cut off on opening.
 """
 
+import fcntl
 import json
 import os
 import struct
@@ -49,11 +50,17 @@ class Entry(NamedTuple):
 
 
 class Journal:
-    """Appends to the last segment of a folder."""
+    """Appends to the last segment of a folder, which nobody else may do meanwhile."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         folder.mkdir(parents=True, exist_ok=True)
+        self._lock = os.open(folder, os.O_RDONLY)
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(self._lock)
+            raise RecordError(f"{folder}: another server still writes it; stop that one first") from None
         found = segments(folder)
         self.segment = max(found, default=-1)
         self.num_bytes = 0
@@ -82,15 +89,11 @@ class Journal:
 
     def next_segment(self) -> int:
         """Start a new segment; its number."""
-        self.close()
+        self._close_segment()
         self.segment += 1
         self._file = _path(self.folder, self.segment).open("xb")
         self.num_bytes = 0
-        directory = os.open(self.folder, os.O_RDONLY)
-        try:
-            os.fsync(directory)
-        finally:
-            os.close(directory)
+        os.fsync(self._lock)  # the folder's own entry for the new file
         return self.segment
 
     def drop_before(self, segment: int) -> None:
@@ -99,6 +102,13 @@ class Journal:
                 path.unlink()
 
     def close(self) -> None:
+        """Flush everything and let go of the folder; may be called again."""
+        self._close_segment()
+        if self._lock >= 0:
+            os.close(self._lock)
+            self._lock = -1
+
+    def _close_segment(self) -> None:
         if self._file is not None:
             self._file.flush()
             os.fsync(self._file.fileno())

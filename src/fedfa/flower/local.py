@@ -30,16 +30,20 @@ CONNECTION = "here"
 
 
 class Federation:
-    """A SuperLink and SuperNodes; node i has ``partition-id=i``."""
+    """A SuperLink and SuperNodes; node i has ``partition-id=i``.
+
+    ``security``: options of the SuperLink and lines for Flower's configuration, instead of insecure connections.
+    """
 
     def __init__(
-        self, nodes: int = 4, folder: Path | None = None, environment: Mapping[str, str] | None = None
+        self, nodes: int = 4, folder: Path | None = None, security: tuple[Sequence[str], str] | None = None
     ) -> None:
         self._temporary = None if folder else tempfile.TemporaryDirectory(prefix="fedfa-federation-")
         self.folder = folder or Path(self._temporary.name)  # pyright: ignore[reportOptionalMemberAccess]
         self.num_nodes = nodes
         self.mark = uuid.uuid4().hex
         self.port = free_port()
+        self._security, self._connection = security or (["--insecure"], "insecure = true")
         self._started: list[subprocess.Popen[bytes]] = []
         self._logs: list[IO[bytes]] = []
         programs = str(Path(sys.executable).parent)
@@ -49,7 +53,6 @@ class Federation:
             "PATH": f"{programs}{os.pathsep}{os.environ.get('PATH', '')}",
             "FLWR_HOME": str(self.folder / "flwr"),
             MARK: self.mark,
-            **(environment or {}),
         }
 
     def __enter__(self) -> "Federation":
@@ -58,10 +61,9 @@ class Federation:
             home.mkdir(parents=True, exist_ok=True)
             (home / "config.toml").write_text(
                 f'[superlink]\ndefault = "{CONNECTION}"\n\n'
-                f'[superlink.{CONNECTION}]\naddress = "127.0.0.1:{self.port}"\ninsecure = true\n'
+                f'[superlink.{CONNECTION}]\naddress = "127.0.0.1:{self.port}"\n{self._connection}\n'
             )
-            self.superlink = self.start("superlink", "flower-superlink", "--insecure", "--port", str(self.port))
-            self.wait_for_port(self.port, self.superlink)
+            self.start_superlink()
             for number in range(self.num_nodes):
                 self.start_node(number)
         except BaseException:
@@ -78,20 +80,33 @@ class Federation:
         return self._popen(command, self._logs[-1])
 
     def _popen(self, command: Sequence[str], output: IO[bytes] | None) -> subprocess.Popen[bytes]:
-        error = subprocess.STDOUT if output else None
-        self._started.append(
-            subprocess.Popen(
-                command, env=self.environment, stdin=subprocess.DEVNULL, stdout=output, stderr=error,
-                start_new_session=True,
-            )
+        process = subprocess.Popen(
+            command, env=self.environment, stdin=subprocess.DEVNULL, stdout=output,
+            stderr=subprocess.STDOUT if output else None, start_new_session=True,
         )  # fmt: skip
-        return self._started[-1]
+        self._started.append(process)
+        return process
 
-    def start_node(self, number: int, superlink_port: int | None = None, config: str = "") -> subprocess.Popen[bytes]:
-        """Start SuperNode ``number``, perhaps behind a proxy, perhaps with more in its node config."""
+    def start_superlink(self) -> None:
+        """Start the SuperLink, once more perhaps: it keeps its state in a file."""
+        self.superlink = self.start(
+            "superlink", "flower-superlink", *self._security, "--port", str(self.port),
+            "--database", str(self.folder / "state.db"),
+        )  # fmt: skip
+        until = time.monotonic() + PATIENCE
+        while time.monotonic() < until and self.superlink.poll() is None:
+            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port), timeout=1):
+                return
+            time.sleep(0.1)
+        raise EngineError(f"the SuperLink did not start; see {self.folder / 'superlink.log'}")
+
+    def start_node(
+        self, number: int, *, port: int | None = None, config: str = "", security: Sequence[str] = ("--insecure",)
+    ) -> subprocess.Popen[bytes]:
+        """Start SuperNode ``number``, perhaps with a proxy's port, with more in its node config or with other keys."""
         return self.start(
-            f"node{number}", "flower-supernode", "--insecure",
-            "--superlink", f"127.0.0.1:{superlink_port or self.port}", "--port", str(free_port()),
+            f"node{number}", "flower-supernode", *security,
+            "--superlink", f"127.0.0.1:{port or self.port}", "--port", str(free_port()),
             "--node-config", f"partition-id={number} num-partitions={max(self.num_nodes, number + 1)} {config}",
         )  # fmt: skip
 
@@ -108,14 +123,6 @@ class Federation:
         code = self.start_run(app, config).wait()
         if code:
             raise EngineError(f"flwr run ended with exit status {code}; see above")
-
-    def wait_for_port(self, port: int, daemon: subprocess.Popen[bytes]) -> None:
-        until = time.monotonic() + PATIENCE
-        while time.monotonic() < until and daemon.poll() is None:
-            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
-                return
-            time.sleep(0.1)
-        raise EngineError(f"the SuperLink did not start; see {self.folder / 'superlink.log'}")
 
     def processes(self, program: str = "") -> list[int]:
         """Ids of this federation's processes, whoever started them, whose command line holds this word."""

@@ -17,7 +17,7 @@ import torch
 from flwr.app import Array, ArrayRecord, ConfigRecord, MetricRecord, RecordDict
 
 from fedfa.deployment import Order
-from fedfa.errors import require
+from fedfa.errors import in_a_line, require
 from fedfa.executors.base import Trained
 from fedfa.flat import Layout, flattened
 from fedfa.task import Task
@@ -128,8 +128,8 @@ def array_of(array: Array, shape: tuple[int, ...], name: str) -> np.ndarray:
         version = np.lib.format.read_magic(stream)
         reader = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
         claimed, fortran, dtype = reader(stream, max_header_size=MOST_HEADER)
-    except ValueError as error:
-        raise WireError(f"wrong shape: '{name}' is no numpy array ({error})") from error
+    except Exception as error:  # numpy's parser raises many kinds
+        raise WireError(f"wrong shape: '{name}' is no numpy array ({in_a_line(error)})") from error
     if claimed != shape or dtype != np.dtype("<f4") or len(array.data) - stream.tell() != size:
         raise WireError(f"wrong shape: '{name}' is {claimed} {dtype}, not {shape} float32")
     numbers = np.frombuffer(array.data, "<f4", offset=stream.tell())

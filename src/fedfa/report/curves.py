@@ -8,13 +8,13 @@ import polars as pl
 
 from fedfa.errors import require
 from fedfa.record import Run
-from fedfa.report.shapes import Band, Figure, Layer, Line, Rule, by_label, colours, number, numbers
+from fedfa.report.shapes import Band, Figure, Layer, Line, Rule, by_label, clock_of, colours, number, numbers
 from fedfa.report.tables import percent
 
 AXES = {
-    "seconds": ("virtual time", "virtual time (s)"),
-    "updates": ("accepted updates", "accepted updates"),
-    "rounds": ("rounds", "rounds"),
+    "seconds": ("time", " (s)"),
+    "updates": ("accepted updates", ""),
+    "rounds": ("rounds", ""),
 }
 MOST_POINTS = 600
 
@@ -57,7 +57,8 @@ def accuracy_figure(runs: Sequence[Run], against: str = "seconds", target: float
             lines += own
             ends.append(max(c.end for c in known))
     rule = () if target is None else (Rule(100 * target, f"target {percent(target)}"),)
-    name, axis = AXES[against]
+    name, unit = AXES[against]
+    name = f"{clock_of(runs)} {name}" if against == "seconds" else name
     last = max(ends, default=0.0) or 1.0
     limit = min(last, 2.0 * float(np.median(ends))) if ends and against == "rounds" else last
     cut = (
@@ -69,7 +70,7 @@ def accuracy_figure(runs: Sequence[Run], against: str = "seconds", target: float
         name=f"accuracy-{against}",
         title=f"Accuracy over {name}",
         caption=_accuracy_caption(runs, against) + cut,
-        x_label=axis,
+        x_label=name + unit,
         y_label="test accuracy (%)",
         layers=(*bands, *lines, *rule),
         x_range=(0.0, 1.01 * limit),

@@ -15,6 +15,7 @@ from fedfa.report.shapes import (
     Line,
     Note,
     by_label,
+    clock_of,
     colours,
     number,
     numbers,
@@ -52,10 +53,10 @@ def time_to_target_figure(runs: Sequence[Run], target: float) -> Figure:
     return Figure(
         name="time-to-target",
         title=f"Time to {percent(target)} accuracy",
-        caption="Bars: mean virtual time until an evaluation first showed the target (shorter is better); whiskers: "
-        "± one standard deviation; dots: single seeds."
+        caption=f"Bars: mean {clock_of(runs)} time until an evaluation first showed the target (shorter is better); "
+        "whiskers: ± one standard deviation; dots: single seeds."
         + (" Hatched: mean of only those seeds that reached it." if some else ""),
-        x_label="virtual time to target (s)",
+        x_label=f"{clock_of(runs)} time to target (s)",
         y_label="",
         layers=tuple(layers),
         x_range=(0.0, (1.65 if some else 1.42) * furthest),

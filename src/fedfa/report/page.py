@@ -16,7 +16,7 @@ from fedfa.report.figures import (
 )
 from fedfa.report.interactive import as_plotly
 from fedfa.report.provenance import provenance_section
-from fedfa.report.shapes import Figure, by_label, colours, number, size_in_bytes
+from fedfa.report.shapes import Figure, by_label, clock_of, colours, number, size_in_bytes
 from fedfa.report.static import save
 from fedfa.report.tables import BASELINE, Row, cells, explanation, headers, percent, summarise
 from fedfa.report.template import PAGE, POLICY, SCRIPT, STYLE
@@ -89,9 +89,18 @@ def _about(runs: Sequence[Run]) -> str:
     named = ", ".join(map(str, seeds[:8])) + (" and more" if len(seeds) > 8 else "")
     return (
         f"{len(runs)} {'run' if len(runs) == 1 else 'runs'}, {'seed' if len(seeds) == 1 else 'seeds'} {named}; "
-        f"{' or '.join(f'{count:,}' for count in clients)} clients. Simulated by fedfa; times are virtual. "
+        f"{' or '.join(f'{count:,}' for count in clients)} clients. {_clock(runs)} "
         f"{travelling(runs)}"
     ).rstrip()
+
+
+def _clock(runs: Sequence[Run]) -> str:
+    match clock_of(runs):
+        case "virtual":
+            return "Simulated by fedfa; times are virtual."
+        case "wall":
+            return "Trained by real clients; times are wall seconds."
+    return "Some simulated by fedfa in virtual time, some trained by real clients in wall seconds."
 
 
 def travelling(runs: Sequence[Run]) -> str:
@@ -120,7 +129,9 @@ def verdict(rows: Sequence[Row], target: float | None) -> str:
     first = complete[0]
     mean = "after" if first.seeds == 1 else "after a mean of"
     lead = " first" if len(rows) > 1 else ""
-    text = f"{first.label} reached {percent(target)}{lead}, {mean} {number(first.time_mean or 0.0)} virtual seconds"
+    text = (
+        f"{first.label} reached {percent(target)}{lead}, {mean} {number(first.time_mean or 0.0)} {first.clock} seconds"
+    )
     return text + _against_baseline(first, complete, rows) + "." + _too_close(first, complete[1:])
 
 
@@ -169,7 +180,7 @@ def _table(rows: Sequence[Row], target: float | None) -> str:
         )
     return (
         f'<div class="scroll"><table id="summary"><thead><tr>{head}</tr></thead><tbody>{"".join(lines)}</tbody></table>'
-        f'</div><p class="caption">{escape(explanation(target))}</p>'
+        f'</div><p class="caption">{escape(explanation(rows, target))}</p>'
     )
 
 

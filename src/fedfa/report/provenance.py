@@ -6,7 +6,7 @@ from html import escape
 from typing import Any
 
 from fedfa.record import Run
-from fedfa.report.shapes import by_label, number
+from fedfa.report.shapes import by_label, clock_of, number
 
 MOST_OPEN = 10
 """Longer lists of runs start folded."""
@@ -67,7 +67,15 @@ def _per_value(runs: Sequence[Run], key: str) -> list[str]:
 
 
 def _endings(runs: Sequence[Run]) -> str:
-    names = ("Run", "Seed", "Virtual (s)", "Wall (s)", "Accepted", "Not accepted", "Ended")
+    names = (
+        "Run",
+        "Seed",
+        "Virtual (s)" if clock_of(runs) == "virtual" else "Clock (s)",
+        "Wall (s)",
+        "Accepted",
+        "Not accepted",
+        "Ended",
+    )
     head = "".join(f'<th scope="col">{name}</th>' for name in names)
     lines = []
     for run in (run for group in by_label(runs).values() for run in group):

@@ -153,6 +153,11 @@ def by_label(runs: Iterable[Run]) -> dict[str, list[Run]]:
     return {label: sorted(group, key=lambda run: run.seed) for label, group in groups.items()}
 
 
+def clock_of(runs: Iterable[Run]) -> str:
+    """What the times of these runs are: virtual, of the wall clock, or some of each."""
+    return " or ".join(sorted({run.manifest.get("clock", "virtual") for run in runs}))
+
+
 def stacked(label: str) -> str:
     """A label such as ``fedfa-param:window=10`` on lines of its own, for narrow places."""
     return label.replace(":", "\n")

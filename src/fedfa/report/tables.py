@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from fedfa.record import Run
-from fedfa.report.shapes import by_label, number
+from fedfa.report.shapes import by_label, clock_of, number
 
 BASELINE = "fedavg"
 
@@ -22,11 +22,13 @@ class Row:
     label: str
     weight: float | None
     """What one client's difference counts in the model, all told; None where the rule is no sum of differences."""
+    clock: str
+    """virtual, or wall where clients are real."""
     seeds: int
     reached: int
     """Seeds that reached the target."""
     time_mean: float | None
-    """Virtual seconds to the target, over the seeds that reached it (so are the next three)."""
+    """Seconds of that clock to the target, over the seeds that reached it (so are the next three)."""
     time_sd: float | None
     updates_mean: float | None
     rounds_mean: float | None
@@ -59,6 +61,7 @@ def _row(label: str, runs: Sequence[Run], target: float | None, baseline: Sequen
     return Row(
         label=label,
         weight=runs[0].manifest["update_weight"],
+        clock=clock_of(runs),
         seeds=len(runs),
         reached=len(_known(times)),
         time_mean=_mean(times),
@@ -149,7 +152,7 @@ def accuracy_cell(mean: float | None, sd: float | None = None) -> str:
     return f"{100 * mean:.1f}" + ("" if sd is None else f" ± {100 * sd:.1f}")
 
 
-def explanation(target: float | None) -> str:
+def explanation(rows: Sequence[Row], target: float | None) -> str:
     """How to read the table."""
     text = (
         "Mean ± standard deviation over seeds; accuracies on the test data; staleness in versions; weight is what one "
@@ -157,15 +160,16 @@ def explanation(target: float | None) -> str:
     )
     if target is None:
         return text
+    clocks = " or ".join(sorted({row.clock for row in rows})).replace("wall", "wall seconds")
     return (
-        f"{text} Times are virtual; times, updates and rounds to {percent(target)} count only the seeds that reached "
+        f"{text} Times are {clocks}; times, updates and rounds to {percent(target)} count only the seeds that reached "
         f"it; speed-up is the mean time of {BASELINE} over that of the row, where all seeds of both reached it."
     )
 
 
 def as_rich(rows: Sequence[Row], target: float | None) -> Table:
     """For the terminal; fits into 100 columns and wraps, but never cuts, in fewer."""
-    table = Table(box=SIMPLE_HEAD, caption=explanation(target), caption_justify="left", collapse_padding=True)
+    table = Table(box=SIMPLE_HEAD, caption=explanation(rows, target), caption_justify="left", collapse_padding=True)
     for position, header in enumerate(headers(target)):
         table.add_column(header, justify="left" if position == 0 else "right", overflow="fold")
     for row in rows:

@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 
 from fedfa.record import ACCEPTED, Run
-from fedfa.report.shapes import NOT_TAKEN, WAITING, Boxes, Figure, by_label, colours, number, stacked
+from fedfa.report.shapes import NOT_TAKEN, WAITING, Boxes, Figure, by_label, clock_of, colours, number, stacked
 
 ROUNDS_SHOWN = 3
 MOST_LANES = 96
@@ -115,7 +115,7 @@ def timeline_figure(runs: Sequence[Run]) -> Figure:
         caption="Each lane is a slot for one client at a time: coloured while a client trains, hatched grey while the "
         "slot waits for slower clients, dark where the answer was lost or refused. Percentages: share of all "
         f"slots' time over the whole run.{note}",
-        x_label="virtual time (s)",
+        x_label=f"{clock_of(runs)} time (s)",
         y_label="",
         layers=tuple(layers),
         x_range=(0.0, until or 1.0),
