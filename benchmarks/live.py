@@ -27,8 +27,8 @@ class Timed(Live):
         super().tick(run, wall_seconds)
         Timed.seconds += time.thread_time() - started
 
-    def _write(self, run: Any, state: str, *more: Any) -> None:
-        super()._write(run, state, *more)
+    def _write(self, run: Any, state: str) -> None:
+        super()._write(run, state)
         Timed.written += 1
         Timed.size = (self._folder / "live.json").stat().st_size
 
