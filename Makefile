@@ -2,7 +2,7 @@
 # make test   set up, then run all tests
 # make federation  train on real Flower daemons: a SuperLink and 4 SuperNodes on this machine
 # make lint   formatting, lint and types
-# make bench  side-by-side speed measurements; each prints a ratio last
+# make bench  ours against baselines, side by side, on this machine; prints the ratios
 
 PYTHON ?= python3
 VENV := .venv
@@ -56,10 +56,7 @@ format: $(VENV)/installed-dev
 	$(BIN)/ruff check --fix .
 
 bench: $(VENV)/installed
-	$(BIN)/python benchmarks/digits_job.py
-	$(BIN)/python benchmarks/engine.py
-	$(BIN)/python benchmarks/aggregation.py
-	$(BIN)/python benchmarks/executors.py
+	$(BIN)/fedfa bench
 
 clean:
 	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis

@@ -33,7 +33,7 @@ def test_help_is_quick_and_imports_no_torch(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert "run " in done.stdout
     assert done.stdout.strip().endswith("False")
-    for command in ("run", "compare", "report", "theory", "strategies", "init"):
+    for command in ("run", "compare", "report", "watch", "replay", "theory", "bench", "strategies", "init"):
         assert "--help" in call(command, "--help", cwd=tmp_path).stdout
 
 
@@ -149,9 +149,10 @@ def start(folder: Path, *words: str) -> "subprocess.Popen[str]":
     return subprocess.Popen([*FEDFA, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
-def wait_for(path: Path, process: "subprocess.Popen[str]") -> None:
+def wait_for(path: Path, process: "subprocess.Popen[str]", newer_than: int = 0) -> None:
+    """For a file, written after this time."""
     deadline = time.monotonic() + 120
-    while not path.exists():
+    while not (path.exists() and path.stat().st_mtime_ns > newer_than):
         assert process.poll() is None, process.communicate()
         assert time.monotonic() < deadline
         time.sleep(0.02)
@@ -177,11 +178,7 @@ def test_kill_9_and_ctrl_c_lose_nothing(executor: str, tmp_path: Path) -> None:
 
     stamp = (folder / "checkpoint.npz").stat().st_mtime_ns
     paused = start(folder, "--resume", *choice)
-    deadline = time.monotonic() + 120
-    while (folder / "checkpoint.npz").stat().st_mtime_ns == stamp:
-        assert paused.poll() is None, paused.communicate()
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    wait_for(folder / "checkpoint.npz", paused, newer_than=stamp)
     paused.send_signal(signal.SIGINT)
     _, message = paused.communicate(timeout=60)
     assert paused.returncode == 130
@@ -213,13 +210,14 @@ def test_an_interrupted_comparison_is_resumable_and_leaves_no_process(tmp_path: 
     """Killed outright, then interrupted politely, then finished."""
     words = [*QUICK, "--strategies", "fedavg,fedfa-param", "--seeds", "0", "--out", "both"]
     words += ["--set", "engine.checkpoint_seconds=0.2", "--set"]
+    checkpoint, stamp = tmp_path / "both" / "fedfa-param-seed0" / "checkpoint.npz", 0
     for number, (how, status) in enumerate([(signal.SIGKILL, -signal.SIGKILL), (signal.SIGINT, 130)]):
         process = subprocess.Popen(
             [*FEDFA, "compare", *words, "stop.updates=100000", *["--resume"] * number], cwd=tmp_path,
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
         )  # fmt: skip
-        wait_for(tmp_path / "both" / "fedfa-param-seed0" / "checkpoint.npz", process)
-        time.sleep(1.0 + 2.0 * number)
+        wait_for(checkpoint, process, newer_than=stamp)
+        time.sleep(1.0)
         if how == signal.SIGKILL:
             process.kill()
         else:
@@ -227,10 +225,25 @@ def test_an_interrupted_comparison_is_resumable_and_leaves_no_process(tmp_path: 
         _, message = process.communicate(timeout=60)
         assert process.returncode == status, message
         assert_gone(process.pid)
+        stamp = checkpoint.stat().st_mtime_ns
     assert "Continue with: fedfa compare --out both --resume --strategies fedavg,fedfa-param --seeds 0" in message
     assert list((tmp_path / "both").rglob("checkpoint.npz"))
     done = call("compare", *words, "stop.updates=6000", "--resume", "--json", cwd=tmp_path)
     assert all(run["updates"] >= 6000 for run in last_json(done)["runs"])
+
+
+def test_ctrl_c_before_anything_began_is_told(monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    from fedfa import cli
+
+    def pressed(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cli, "_print", pressed)
+    monkeypatch.setattr("sys.argv", ["fedfa", "strategies"])
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    assert ended.value.code == 130
+    assert capsys.readouterr().err == "fedfa: interrupted\n"
 
 
 def test_public_names_are_there_and_guarded() -> None:

@@ -16,15 +16,30 @@ import pytest
 import torch
 from torch import nn
 
-from fedfa import FedAvg, FedFaDelta, FedFaParam, PortNonUrgent, PortUrgent, RecordError, Stop, Strategy, Task, journal
+from fedfa import (
+    FedAvg,
+    FedFaDelta,
+    FedFaParam,
+    PortNonUrgent,
+    PortUrgent,
+    RecordError,
+    Stop,
+    Strategy,
+    Task,
+    journal,
+    live,
+)
 from fedfa.apps import KINDS, DeploymentSettings, settings_of, write_app
 from fedfa.deployment import Answer, Deployment, Event, Failure, Nodes, Order
 from fedfa.errors import ConfigError
 from fedfa.executors.base import Trained
 from fedfa.experiment import load_object
 from fedfa.record import read_run
+from fedfa.replayer import replay_journal, verify_replay
 from fedfa.report import write_report
 from fedfa.strategies import BY_NAME
+from fedfa.watch.runs import Runs
+from fedfa.watch.view import view
 
 
 class Crash(BaseException):
@@ -335,6 +350,50 @@ def test_missing_segments_are_noticed(tmp_path: Path) -> None:
     (tmp_path / "000001.log").unlink()
     with pytest.raises(RecordError, match="segments are missing"):
         list(journal.read(tmp_path))
+
+
+@pytest.mark.parametrize("name", [name for name in BY_NAME if name != "port-urgent"])
+def test_a_journal_gives_every_arrival_and_the_model_again(tmp_path: Path, name: str) -> None:
+    settings = {"strategy": BY_NAME[name](concurrency=5), "keep_updates": True, "bench_seconds": 0.0}
+    deploy(tmp_path / "run", Scripted(6, faulty), checkpoint_seconds=0.0, **settings)
+    replayed = replay_journal(tmp_path / "run")
+    verify_replay(tmp_path / "run", replayed)
+    outcomes = {arrival.outcome.partition(":")[0] for arrival in replayed.arrivals}
+    assert outcomes >= {"accepted", "refused", "failed"}
+
+
+def test_a_replay_that_differs_is_told(tmp_path: Path) -> None:
+    deploy(tmp_path / "run", Scripted(3, good), keep_updates=True)
+    replayed = replay_journal(tmp_path / "run")
+    changed = replayed.strategy.model.copy()
+    changed[0] = np.nextafter(changed[0], np.float32(1))
+    replayed.strategy.model = changed
+    with pytest.raises(RecordError, match="the journal ends in model"):
+        verify_replay(tmp_path / "run", replayed)
+    replayed.arrivals[3] = replayed.arrivals[3]._replace(outcome="refused: no reason")
+    with pytest.raises(RecordError, match="arrival 3 is"):
+        verify_replay(tmp_path / "run", replayed)
+    del replayed.arrivals[3:]
+    with pytest.raises(RecordError, match="arrival 3 is nothing in the journal"):
+        verify_replay(tmp_path / "run", replayed)
+    deploy(tmp_path / "other", Scripted(3, good))
+    with pytest.raises(RecordError, match="only deployments with keep_updates = true"):
+        replay_journal(tmp_path / "other")
+
+
+def test_a_deployment_can_be_watched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(live, "EVERY_SECONDS", 0.0)
+    seen: list[dict] = []
+
+    def look(run: Deployment) -> None:
+        seen.append(view("", Runs(tmp_path).look(), ""))
+
+    deploy(tmp_path / "run", Scripted(3, good), progress=look)
+    running = [one for one in seen if one["kind"] == "running"]
+    assert len(running) > 10
+    assert {value for one in running for name, value, _ in one["tiles"] if name == "training now"} == {"3"}
+    assert not (tmp_path / "run" / "live.json").exists()
+    assert view("", Runs(tmp_path).look(), "")["standing"] == "finished: updates"
 
 
 # Apps ----------------------------------------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -14,7 +15,7 @@ from fedfa import Arrival, replay
 from fedfa.conformance import cases, replay_case
 from fedfa.core import Flight, Strategy, Update
 from fedfa.strategies import ALL, BY_NAME
-from fedfa.vectors import Entry, Window
+from fedfa.vectors import Entry, Window, blend
 from reference import reference_replay
 
 
@@ -447,6 +448,23 @@ def test_long_vectors_take_the_blocked_and_threaded_path_to_the_same_result() ->
 
 
 # Conformance ---------------------------------------------------------------------------------------------------------
+
+
+def test_memory_of_a_long_vector_is_used_again_only_when_nobody_holds_it() -> None:
+    model = np.zeros(1 << 23, np.float32)
+    one = blend(model, model, 0.5)
+    place, part, tensor = one.ctypes.data, one[5:10], torch.from_numpy(one)
+    del one
+    tensor.fill_(7.0)
+    other = blend(model, model, 0.5)
+    assert other.ctypes.data != place
+    assert part.tolist() == [7.0] * 5
+    del part
+    again = blend(model, model, 0.5)
+    assert again.ctypes.data != place
+    del tensor
+    assert blend(model, model, 0.5).ctypes.data == place
+    assert not blend(model, model, 0.5).any()
 
 
 @pytest.mark.parametrize("case", cases(), ids=lambda case: case.name)

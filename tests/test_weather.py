@@ -18,6 +18,7 @@ from fedfa.weather import (
     Forecast,
     Lognormal,
     Pareto,
+    Record,
     Trace,
     Uniform,
     Weather,
@@ -104,8 +105,9 @@ def test_delays_depend_on_seed_client_and_dispatch_alone() -> None:
     one, two = weather.forecast(5, 1000), weather.forecast(5, 1000)
     later = [two.delay(c, n) for n in reversed(range(10)) for c in reversed(range(10))]
     assert [one.delay(c, n) for n in range(10) for c in range(10)] == later[::-1]
-    assert len({one.delay(3, n).compute_seconds for n in range(10)}) == 10
-    assert len({one.delay(3, n).upload_seconds for n in range(10)}) == 1
+    answered = [delay for delay in (one.delay(3, n) for n in range(20)) if not delay.lost]
+    assert len({delay.compute_seconds for delay in answered}) == len(answered) > 10
+    assert len({delay.upload_seconds for delay in answered}) == 1
     lost = mean(one.delay(c, 0).lost for c in range(5000))
     assert lost == pytest.approx(0.2, abs=0.02)
     assert weather.forecast(6, 1000).delay(0, 0) != one.delay(0, 0)
@@ -149,3 +151,73 @@ def test_wrong_weather_is_named(table: dict[str, Any], message: str) -> None:
     with pytest.raises(fedfa.ConfigError) as caught:
         build(Weather, table, "w")
     assert message in str(caught.value)
+
+
+def record(tmp_path: Path, weather: Weather, updates: int = 200, **settings: Any) -> fedfa.Run:
+    stop = fedfa.Stop(updates=updates)
+    return fedfa.simulate(
+        "fedfa-param", weather=weather, stop=stop, seed=3, out=tmp_path / "record", executor="inline", **settings
+    )
+
+
+def test_a_record_as_weather_brings_the_same_arrivals(tmp_path: Path) -> None:
+    """For as long as every dispatch is one that the record knows: until the first that nobody had answered."""
+    first = record(tmp_path, Weather(jitter=0.5, dropout=0.1, timeout_seconds=9.0)).updates
+    again = fedfa.simulate(
+        "fedfa-param", weather=f"record:{tmp_path / 'record'}", stop=fedfa.Stop(updates=200), seed=3, executor="inline"
+    ).updates
+    unanswered = min(set(range(first["dispatch"].max() + 2)) - set(first["dispatch"]))  # pyright: ignore
+    known = first.filter(first["dispatch"] < unanswered)["dispatched_seconds"].max()
+    part = first.filter(first["seconds"] <= known)
+    assert len(part) > 40
+    assert "lost: no answer in time" in part["outcome"]
+    for column in ("client", "dispatch", "base_version", "staleness", "version", "outcome"):
+        assert again[column].head(len(part)).to_list() == part[column].to_list(), column
+    assert again["seconds"].head(len(part)).to_list() == pytest.approx(part["seconds"].to_list(), abs=1e-9)
+
+
+def test_a_record_of_steady_clients_repeats_the_whole_run(tmp_path: Path) -> None:
+    run = record(tmp_path, Weather())
+    table = {"speed": {"kind": "record", "folder": str(tmp_path / "record")}}
+    again = fedfa.simulate("fedfa-param", weather=table, stop=fedfa.Stop(updates=200), seed=3, executor="inline")
+    assert again.updates["client"].to_list() == run.updates["client"].to_list()
+    assert again.evaluations["accuracy"].to_list() == run.evaluations["accuracy"].to_list()
+    buffered = fedfa.simulate("fedbuff", weather=table, stop=fedfa.Stop(updates=100), seed=3, executor="inline")
+    pace = {row["client"]: row["seconds"] - row["dispatched_seconds"] for row in run.updates.to_dicts()}
+    for row in buffered.updates.to_dicts():
+        assert row["seconds"] - row["dispatched_seconds"] == pytest.approx(pace[row["client"]], abs=1e-9)
+
+
+def test_beyond_the_record_clients_draw_from_it(tmp_path: Path) -> None:
+    run = record(tmp_path, Weather(jitter=0.5, dropout=0.2))
+    forecast = Weather(speed=Record(str(tmp_path / "record"))).forecast(0, 10**6)
+    took: dict[int, list[float]] = {}
+    for row in run.updates.sort("dispatch").to_dicts():
+        took.setdefault(row["client"], []).append(row["seconds"] - row["dispatched_seconds"])
+    for client, times in took.items():
+        assert [forecast.delay(client, n).compute_seconds for n in range(len(times))] == times
+        later = {forecast.delay(client, n).compute_seconds for n in range(len(times), 40 * len(times))}
+        assert later == set(times)
+    unknown = [[forecast.delay(client, n) for n in range(60)] for client in range(1000, 1200)]
+    assert all(
+        any({delay.compute_seconds for delay in one} <= set(times) for times in took.values()) for one in unknown
+    )
+    assert len({one[0] for one in unknown}) > 20
+    assert {round(delay.compute_seconds, 9) for one in unknown for delay in one if delay.lost} == {60.0}
+    assert forecast.delay(1000, 7) == Weather(speed=Record(str(tmp_path / "record"))).forecast(0, 0).delay(1000, 7)
+
+
+def test_records_that_cannot_be_weather_are_named(tmp_path: Path) -> None:
+    with pytest.raises(fedfa.ConfigError, match="weather = 'record': say which"):
+        weather_from("record")
+    with pytest.raises(fedfa.ConfigError, match="no such folder"):
+        weather_from(f"record:{tmp_path / 'none'}")
+    with pytest.raises(fedfa.RecordError, match="holds no finished run"):
+        weather_from(f"record:{tmp_path}")
+    record(tmp_path, Weather(), updates=20)
+    known = Record(str(tmp_path / "record"))
+    assert Record(known.folder, known.digest) == known
+    with pytest.raises(fedfa.ConfigError, match="holds other times"):
+        Record(known.folder, "0" * 16)
+    with pytest.raises(fedfa.ConfigError, match=r"w: speed\.kind = 'record': measured times include sending"):
+        build(Weather, {"speed": {"kind": "record", "folder": known.folder}, "uplink": "constant"}, "w")

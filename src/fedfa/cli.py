@@ -1,10 +1,11 @@
-"""The command line: ``run``, ``compare``, ``report``, ``paper``, ``theory``, ``strategies``, ``init``, ``deploy``.
+"""The command line: ``run``, ``compare``, ``report``, ``watch``, ``replay``, ``paper``, ``theory``, ``bench``, ...
 
 Nothing heavy is imported before a command needs it, so that ``fedfa --help`` answers at once.
 """
 
 import json
 import math
+import os
 import re
 import shlex
 import signal
@@ -96,7 +97,7 @@ def compare(
 
     from fedfa.comparison import points, run_points
     from fedfa.experiment import load_experiment
-    from fedfa.progress import compare_progress
+    from fedfa.progress import counted_progress
     from fedfa.report import write_report
     from fedfa.report.page import verdict
     from fedfa.report.tables import as_rich, summarise
@@ -116,7 +117,7 @@ def compare(
     if not resume and any(point.folder.exists() for point in todo):
         raise ConfigError(f"--out {folder}: holds runs already; add --resume to keep them, or choose another folder")
     runs = []
-    with compare_progress(len(todo)) as advance:
+    with counted_progress(len(todo)) as advance:
         try:
             for done in run_points(todo, command=_command(), resume=resume, jobs=jobs):
                 runs.append(done)
@@ -165,6 +166,69 @@ def report(
 
 
 @app.command()
+def watch(
+    folder: Annotated[Path, typer.Argument(metavar="RUN", help="A run's folder, or one that holds several runs.")],
+    port: Annotated[int, typer.Option(help="Port of the page; by default any free one.", show_default=False)] = 0,
+    host: Annotated[str, typer.Option(help="Which of this machine's own addresses to serve on.")] = "127.0.0.1",
+    browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Open the page in a browser.")] = True,
+) -> None:
+    """Show a run while it goes, on a page that this machine alone can open.
+
+    RUN is the folder of a run under way or finished, or one that holds several, such as a comparison's; where there is
+    none yet, the page waits for it. The address holds a secret; nothing can be changed through it. Below the same
+    address, metrics answers Prometheus (set FEDFA_WATCH_TOKEN to keep the address). Ctrl-C ends it.
+    """
+    from fedfa.watch import Watch
+
+    page = Watch(folder, host, port)
+    print(f"Watching {folder}: {page.address}  (Ctrl-C ends it)", flush=True)
+    if browser and _has_screen():
+        import webbrowser
+
+        webbrowser.open(page.address)
+    try:
+        page.serve()
+    except KeyboardInterrupt:
+        pass
+
+
+@app.command()
+def replay(
+    folder: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a deployment that kept its updates.")],
+    verify: Annotated[
+        bool, typer.Option("--verify", help="Compare every arrival and the model with the record.")
+    ] = False,
+    strategy: Annotated[
+        str | None, typer.Option(help="Where a strategy of your own is: file.py:Class; by default the one recorded.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Aggregate a deployment once more, from its journal alone.
+
+    RUN is the folder of a deployment with keep_updates = true. Every answer that was ever received is given to a fresh
+    strategy, in the order of arrival. With --verify, the outcome of each and the final model must be those of the
+    record, bit for bit; the first difference is told, and the exit code is 1.
+    """
+    from fedfa.replayer import replay_journal, verify_replay
+
+    replayed = replay_journal(folder, strategy)
+    if verify:
+        verify_replay(folder, replayed)
+    taken = sum(arrival.outcome == "accepted" for arrival in replayed.arrivals)
+    same = "the same, bit for bit, as the record's" if verify else replayed.model_digest
+    _say(
+        f"{len(replayed.arrivals):,} arrivals, {taken:,} accepted, version {replayed.strategy.version:,}; model: {same}"
+    )
+    if as_json:
+        print(
+            json.dumps(
+                {"arrivals": len(replayed.arrivals), "accepted": taken, "version": replayed.strategy.version,
+                 "model_digest": replayed.model_digest, "verified": verify, "folder": str(folder)}
+            )
+        )  # fmt: skip
+
+
+@app.command()
 def paper(
     name: Annotated[str | None, typer.Argument(help="table1 ... table5, figure1 ... figure6, weather, or all.")] = None,
     task: Annotated[
@@ -205,7 +269,7 @@ def paper(
 
         _print(list_recipes())
         return
-    from fedfa.progress import compare_progress
+    from fedfa.progress import counted_progress
     from fedfa.recipes.kitchen import choose, make, standing
     from fedfa.recipes.markdown import check_markdown
 
@@ -237,7 +301,7 @@ def paper(
     try:
         until = math.inf if minutes is None else started + 60 * minutes
         page, sections = make(
-            order, command=_command(), jobs=jobs, progress=compare_progress, until=until, markdown=markdown
+            order, command=_command(), jobs=jobs, progress=counted_progress, until=until, markdown=markdown
         )
     except KeyboardInterrupt:
         raise _Interrupted("Interrupted; what was done is saved. Continue with the same command.") from None
@@ -290,6 +354,68 @@ def theory(
         _say(line)
     if as_json:
         print(json.dumps(found.summary() | {"folder": str(folder)}))
+
+
+@app.command()
+def bench(
+    names: Annotated[list[str] | None, typer.Argument(metavar="[NAME]...", help="Measurements to make.")] = None,
+    listed: Annotated[bool, typer.Option("--list", help="List the measurements.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Small sizes, one turn each: does it work here?")] = False,
+    repeats: Annotated[int | None, typer.Option(help="Turns of each side; by default each measurement knows.")] = None,
+    json_file: Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Write all numbers there.")] = None,
+    out: Annotated[
+        Path, typer.Option(help="growth: folder of its figure; by default runs/bench.", show_default=False)
+    ] = Path("runs/bench"),
+    workloads: Annotated[str | None, typer.Option(help="gpu: resnet18,bert-tiny,minilm-lora, or some.")] = None,
+    precision: Annotated[str | None, typer.Option(help="gpu: bf16 (the default), tf32 or fp32.")] = None,
+    updates: Annotated[int | None, typer.Option(help="gpu: updates with lanes; by default 100.")] = None,
+    inline_updates: Annotated[int | None, typer.Option(help="gpu: updates one by one; by default 12.")] = None,
+    compile: Annotated[bool, typer.Option("--compile", help="gpu: also compiled lanes.")] = False,
+) -> None:
+    """Measure ours against a baseline, in turns, and print the ratios; without NAME, all that this machine can.
+
+    NAME is one or more of job, executors, engine, aggregation, checkpoint, gpu, growth.
+    """
+    from fedfa.bench import MEASUREMENTS, Options, as_grid, choose, measured
+
+    if listed:
+        for measurement in MEASUREMENTS:
+            _say(f"{measurement.name:12} {measurement.title}")
+        return
+    for_gpu = {
+        "workloads": tuple(workloads.split(",")) if workloads else None, "precision": precision, "updates": updates,
+        "inline_updates": inline_updates, "compile": compile or None,
+    }  # fmt: skip
+    given = {name: value for name, value in for_gpu.items() if value is not None}
+    for name in given:
+        if not {"gpu", "lanes"} & set(names or []):
+            raise ConfigError(f"--{name.replace('_', '-')}: is for one measurement; name it: fedfa bench gpu")
+    for name, value in (("repeats", repeats), ("updates", updates), ("inline-updates", inline_updates)):
+        if value is not None and value < 1:
+            raise ConfigError(f"--{name} {value}: must be at least 1")
+    wanted, remarks = choose(names or [])
+    options = Options(quick=quick, repeats=repeats, out=out, **given)
+
+    from fedfa.progress import counted_progress
+    from fedfa.record import atomic, machine
+
+    done = []
+    try:
+        with counted_progress(len(wanted), "measurements") as advance:
+            for measurement, rows in measured(wanted, options, lambda text: advance(text, 0)):
+                advance(measurement.name)
+                done.append((measurement, rows))
+    finally:  # what was measured before an interruption is worth showing
+        for measurement, rows in done:
+            _print(as_grid(measurement, rows).as_rich())
+    for line in remarks:
+        _say(line)
+    if json_file is not None:
+        rows = {measurement.name: [row.as_dict() for row in rows] for measurement, rows in done}
+        with atomic(json_file) as file:
+            file.write(
+                json.dumps({"command": _command(), "machine": machine(), "measurements": rows}, indent=1).encode()
+            )
 
 
 @app.command()
@@ -380,6 +506,10 @@ def deploy_try(
 # Helpers -------------------------------------------------------------------------------------------------------------
 
 
+INTERRUPTED = 130
+"""The exit status of a command that Ctrl-C has ended."""
+
+
 class _Interrupted(Exception):
     """Ctrl-C, with what to type next."""
 
@@ -462,6 +592,12 @@ def _print(table: Any) -> None:
     (console if console.is_terminal else Console(width=120)).print(table)
 
 
+def _has_screen() -> bool:
+    """Whether somebody sits here who would see a browser; one inside the terminal would only be in the way."""
+    graphical = sys.platform in ("darwin", "win32") or any(map(os.environ.get, ("DISPLAY", "WAYLAND_DISPLAY")))
+    return graphical and sys.stdout.isatty()
+
+
 def _say(text: str) -> None:
     print(text)
 
@@ -469,16 +605,17 @@ def _say(text: str) -> None:
 def main() -> None:
     """Entry point: every expected error is one line on stderr."""
     try:
-        app(standalone_mode=False)
+        if app(standalone_mode=False) == INTERRUPTED:  # what typer makes of a Ctrl-C that no command has caught
+            raise KeyboardInterrupt
     except FedfaError as error:
         print(f"fedfa: {error}", file=sys.stderr)
         sys.exit(2 if isinstance(error, ConfigError) else 1)
     except _Interrupted as pause:
         print(str(pause), file=sys.stderr)
-        sys.exit(130)
+        sys.exit(INTERRUPTED)
     except (KeyboardInterrupt, typer.Abort):
         print("fedfa: interrupted", file=sys.stderr)
-        sys.exit(130)
+        sys.exit(INTERRUPTED)
     except Exception as error:
         if isinstance(error, _click_error()):
             error.show()  # pyright: ignore[reportAttributeAccessIssue]

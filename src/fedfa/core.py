@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Literal, NamedTuple, get_type_hints
 
 from fedfa.errors import EngineError, require
 from fedfa.settings import convert
-from fedfa.vectors import Vector, cast, distance, with_tail
+from fedfa.vectors import Vector, cast, difference, distance, with_tail
 
 LARGEST_NORM = 1e30
 """A finite difference longer than this is nonsense, and could overflow the model."""
@@ -215,7 +215,7 @@ class Strategy(ABC):
     def delta(self, update: Update, origin: Origin = "base") -> Vector:
         """D_k for the parameters; the client's own values for the buffers, which must not be differenced."""
         start = update.base if origin == "base" else self.model
-        return with_tail(update.params - start, update.params, self.num_trainable)
+        return with_tail(difference(update.params, start), update.params, self.num_trainable)
 
     def _check_types(self) -> None:
         """Settings as their annotations ask: a misspelt word must not quietly mean something else."""

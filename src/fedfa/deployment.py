@@ -25,8 +25,9 @@ import numpy as np
 from fedfa import checkpoint, journal
 from fedfa.core import Flight, Strategy, Update
 from fedfa.engine import GIVE_UP_AFTER, Stop
-from fedfa.errors import RecordError, require
+from fedfa.errors import RecordError, in_a_line, require
 from fedfa.executors.base import Trained
+from fedfa.live import Live
 from fedfa.record import ACCEPTED, Recorder, Run, atomic, machine, read_run, write_run
 from fedfa.strategies import Port
 from fedfa.task import Task
@@ -131,6 +132,7 @@ class Deployment:
         self.initial, self.num_trainable, self.num_frozen = task.initial(seed)
         self.num_bytes = self.initial.nbytes
         self.record = Recorder()
+        self._live = Live(folder, clock="wall")
 
         self.now = 0.0
         self.arrived = 0.0
@@ -170,8 +172,12 @@ class Deployment:
                     self._fill()
                     self._evaluate_if_due()
                     self._progress(self)
+                    self._live.tick(self, self._clock())
                     self._save_if_due()
                 return self._finish(ended)
+        except BaseException as error:
+            self._live.end(self, "interrupted" if isinstance(error, KeyboardInterrupt) else in_a_line(error))
+            raise
         finally:
             if self._journal is not None:
                 self._journal.close()

@@ -20,8 +20,9 @@ import numpy as np
 
 from fedfa import checkpoint
 from fedfa.core import Strategy, Update
-from fedfa.errors import EngineError, require
+from fedfa.errors import EngineError, in_a_line, require
 from fedfa.executors.base import Trained, WorkOrder
+from fedfa.live import Live
 from fedfa.place import CPU, as_array
 from fedfa.record import ACCEPTED, Recorder, Run, machine
 from fedfa.weather import CHOICE, Delay, Weather, keyed
@@ -61,6 +62,11 @@ class Stop:
             (self.diverged_below is None) == (self.diverged_updates is None),
             "diverged_below: goes with diverged_updates; set both or neither",
         )
+
+    def share_done(self, updates: int, seconds: float, wall_seconds: float = 0.0) -> float:
+        """How much of the way to the nearest limit is behind, 0 to 1; accuracy tells no such thing."""
+        limits = ((updates, self.updates), (seconds, self.seconds), (wall_seconds, self.wall_seconds))
+        return min(1.0, max(done / limit if limit else 0.0 for done, limit in limits))
 
     @property
     def limits(self) -> dict[str, float]:
@@ -136,6 +142,7 @@ class Simulation:
         self.num_bytes = self.initial.nbytes
         self.forecast = weather.forecast(seed, self.num_bytes)
         self.record = Recorder()
+        self._live = None if folder is None else Live(folder)
 
         self.now = 0.0
         self.accepted = 0
@@ -168,6 +175,10 @@ class Simulation:
         try:
             with np.errstate(over="ignore"):  # a client's absurd numbers are refused, not warned about
                 return self._run(resume)
+        except BaseException as error:
+            if self._live:
+                self._live.end(self, "interrupted" if isinstance(error, KeyboardInterrupt) else in_a_line(error))
+            raise
         finally:
             gc.set_threshold(*thresholds)
             gc.unfreeze()
@@ -177,6 +188,8 @@ class Simulation:
         if not (resume and checkpoint.load(self)):
             self._dispatch(self.strategy.begin(self.initial, self.num_trainable).start)
             self._evaluate()
+        if self._live:
+            self._live.tick(self, self.earlier_wall)
         ended = self._reached()
         pause = self._checkpoint_seconds
         while not ended:
@@ -189,6 +202,8 @@ class Simulation:
                 last_shown = clock
                 if self._progress:
                     self._progress(self)
+                if self._live:
+                    self._live.tick(self, self.earlier_wall + clock - started)
                 if self._interrupted():
                     checkpoint.save(self, self.earlier_wall + clock - started)
                     raise KeyboardInterrupt
@@ -293,11 +308,7 @@ class Simulation:
         dispatch, nth, version = self.dispatches, self.counts.get(client, 0), strategy.version
         self.dispatches, self.counts[client] = dispatch + 1, nth + 1
         delay = self.forecast.delay(client, nth)
-        arrives = self.now + (
-            self.weather.timeout_seconds
-            if delay.lost
-            else delay.download_seconds + delay.compute_seconds + delay.upload_seconds
-        )
+        arrives = self.now + (delay.download_seconds + delay.compute_seconds + delay.upload_seconds)
         self.in_flight[client] = flight = OnTheWay(
             dispatch, version, client, nth, strategy.model, self._epochs_of(self.seed, client), self._prox_mu,
             self.now, arrives, delay,

@@ -194,8 +194,9 @@ class Experiment:
                 command=command, target=self.compare.target, interrupted=interrupted, progress=progress,
             )  # fmt: skip
         except FedfaError:
-            if fresh and out is not None and {path.name for path in out.iterdir()} == {"config.toml"}:
-                (out / "config.toml").unlink()  # a run that never began leaves nothing behind
+            if fresh and out is not None and {path.name for path in out.iterdir()} <= {"config.toml", "live.json"}:
+                for path in out.iterdir():  # a run that never began leaves nothing behind
+                    path.unlink()
                 out.rmdir()
             raise
         write_config()  # once more: a continued run may have been given another stop

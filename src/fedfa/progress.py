@@ -47,23 +47,18 @@ def _follower(bar: Progress) -> Callable[["Simulation"], None]:
             f"{engine.label}: {engine.now:,.0f} virtual s, {engine.accepted:,} updates "
             f"({(engine.accepted - start[0]) / elapsed:,.0f}/s), accuracy {engine.last_score[1]:.3f}"
         )
-        bar.update(task, completed=_share_done(engine), description=text)
+        bar.update(task, completed=engine.stop.share_done(engine.accepted, engine.now), description=text)
 
     return show
 
 
-def _share_done(engine: "Simulation") -> float:
-    stop = engine.stop
-    shares = [
-        engine.accepted / stop.updates if stop.updates else 0.0,
-        engine.now / stop.seconds if stop.seconds else 0.0,
-    ]
-    return min(1.0, max(shares))
-
-
 @contextmanager
-def compare_progress(total: int) -> Iterator[Callable[[str], None]]:
-    """Shows how many runs of a comparison are done."""
-    with _bar(TextColumn("{task.completed}/{task.total} runs  {task.description}")) as bar:
+def counted_progress(total: int, what: str = "runs") -> Iterator[Callable[..., None]]:
+    """Shows how many runs of a comparison, or other pieces of work, are done: call it with a text at each."""
+    with _bar(TextColumn(f"{{task.completed}}/{{task.total}} {what}  {{task.description}}")) as bar:
         task = bar.add_task("starting", total=total)
-        yield lambda text: bar.update(task, advance=1, description=text)
+
+        def advance(text: str, by: int = 1) -> None:
+            bar.update(task, advance=by, description=text)
+
+        yield advance

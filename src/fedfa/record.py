@@ -7,8 +7,10 @@
       clients.parquet      one row per (client, label): examples
       manifest.json        versions, seed, machine, wall time, how it ended
       checkpoint.npz       only while the run is unfinished
+      live.json            only while the run is unfinished: what ``fedfa watch`` shows of it
 
-Every file is written beside its final name, flushed to disk and renamed, so a reader sees all of it or none.
+Every file is written beside its final name, flushed to disk (but for the last) and renamed, so a reader sees all of it
+or none.
 Rows reach ``*.parquet`` once, at the end, from memory or from the checkpoint: a resumed run therefore ends in the
 same bytes as one that was never interrupted.
 """
@@ -88,6 +90,17 @@ class Table:
         self._packed = [np.concatenate([np.empty((0, len(self._columns))), *self._packed])]
         return self._packed[0]
 
+    def since(self, start: int) -> list[np.ndarray]:
+        """The rows from number ``start`` on, in pieces, without copying or looking at the ones before."""
+        self.pack_if_due(rows=256)
+        missing, pieces = len(self) - start, []
+        for piece in (np.array(self._numbers).reshape(-1, len(self._columns)), *reversed(self._packed)):
+            if missing <= 0:
+                break
+            pieces.append(piece[-missing:])
+            missing -= len(piece)
+        return pieces[::-1]
+
     def columns(self) -> dict[str, np.ndarray]:
         array = self.array()
         return {name: array[:, i].astype(dtype) for i, (name, dtype) in enumerate(self._columns.items())}
@@ -108,6 +121,11 @@ class Recorder:
     def outcome(self, text: str) -> int:
         """The number that stands for this outcome in the packed rows."""
         return self._outcomes.setdefault(text, len(self._outcomes))
+
+    @property
+    def outcomes(self) -> list[str]:
+        """All outcomes so far, by number."""
+        return list(self._outcomes)
 
     def update_frame(self) -> pl.DataFrame:
         columns = self.updates.columns()
@@ -240,7 +258,7 @@ def write_run(folder: Path, run: Run) -> None:
         run.clients.write_parquet(file, statistics=False)
     with atomic(folder / "manifest.json") as file:
         file.write((json.dumps(run.manifest, indent=2) + "\n").encode())
-    for spent in (folder / "checkpoint.npz", *folder.glob(".checkpoint.npz.*")):
+    for spent in (*folder.glob("checkpoint.npz"), *folder.glob(".checkpoint.npz.*"), *folder.glob("*live.json")):
         spent.unlink(missing_ok=True)
 
 

@@ -14,6 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
+from weakref import finalize
 
 import numpy as np
 
@@ -30,10 +31,15 @@ def _pool() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(_THREADS, thread_name_prefix="fedfa-vectors")
 
 
+def _in_one_go(vector: Vector) -> bool:
+    """Short, or on a GPU: not worth cutting up."""
+    return vector.shape[0] <= BLOCK or not (isinstance(vector, np.ndarray) or vector.device.type == "cpu")
+
+
 def over_blocks(vector: Vector, work: Callable[[int, int], Any]) -> list[Any]:
     """Call ``work(low, high)`` for consecutive blocks of a vector; results in block order."""
     length = vector.shape[0]
-    if length <= BLOCK or not (isinstance(vector, np.ndarray) or vector.device.type == "cpu"):
+    if _in_one_go(vector):
         return [work(0, length)]
     blocks = [(low, min(low + BLOCK, length)) for low in range(0, length, BLOCK)]
     if length < _THREADED_FROM or _THREADS == 1:
@@ -44,9 +50,42 @@ def over_blocks(vector: Vector, work: Callable[[int, int], Any]) -> list[Any]:
     return [result for part in done for result in part]
 
 
+class _Resting:
+    """Memory of long vectors that nobody holds any more, for the next ones.
+
+    An allocator hands such memory back at once, and every page of a new vector would come zeroed from the system
+    again: at each arrival, and for more time than computing it takes.
+    """
+
+    FROM, MOST = 1 << 25, 3  # bytes; vectors
+
+    def __init__(self) -> None:
+        self._free: list[memoryview] = []
+
+    def vector(self, like: np.ndarray) -> np.ndarray:
+        try:
+            memory = self._free.pop()
+        except IndexError:
+            memory = None
+        if memory is None or memory.nbytes != like.nbytes:  # the latter is left over from another model
+            memory = np.empty(like.nbytes, np.uint8).data
+        vector = np.frombuffer(memory, like.dtype)  # views and tensors of it keep it alive, so it ends last
+        finalize(vector, self._rest, memory).atexit = False
+        return vector
+
+    def _rest(self, memory: memoryview) -> None:
+        if len(self._free) < self.MOST:
+            self._free.append(memory)
+
+
+_resting = _Resting()
+
+
 def new_like(vector: Vector) -> Vector:
     """An uninitialised vector of the same length, precision and home."""
-    return np.empty_like(vector) if isinstance(vector, np.ndarray) else vector.new_empty(vector.shape)
+    if not isinstance(vector, np.ndarray):
+        return vector.new_empty(vector.shape)
+    return np.empty_like(vector) if vector.nbytes < _Resting.FROM else _resting.vector(vector)
 
 
 def zeros64(vector: Vector) -> Vector:
@@ -57,6 +96,21 @@ def zeros64(vector: Vector) -> Vector:
 def cast(vector: Vector, dtype: Any) -> Vector:
     """The vector in another precision."""
     return vector.astype(dtype) if isinstance(vector, np.ndarray) else vector.to(dtype)
+
+
+def difference(a: Vector, b: Vector) -> Vector:
+    """``a - b``."""
+    if _in_one_go(a):
+        return a - b
+    out = new_like(a)
+
+    def work(low: int, high: int) -> None:
+        here = out[low:high]
+        here[:] = a[low:high]
+        here -= b[low:high]
+
+    over_blocks(a, work)
+    return out
 
 
 def distance(a: Vector, b: Vector) -> float:
@@ -88,7 +142,10 @@ def blend(a: Vector, b: Vector, weight_b: float) -> Vector:
     out = new_like(a)
 
     def work(low: int, high: int) -> None:
-        out[low:high] = a[low:high] * (1.0 - weight_b) + b[low:high] * weight_b
+        here = out[low:high]  # in place: every temporary block would come fresh from the system
+        here[:] = a[low:high]
+        here *= 1.0 - weight_b
+        here += b[low:high] * weight_b
 
     over_blocks(a, work)
     return out
@@ -126,10 +183,11 @@ class Sum:
         self.split = split
         self._zero = like
         self._small = like.shape[0] <= BLOCK
+        self.total = zeros64(like)
         self.clear()
 
     def clear(self) -> None:
-        self.total = zeros64(self._zero)
+        self.total[:] = 0.0
         self.count = 0
         self.weight = 0.0
         self.weighted_steps = 0.0

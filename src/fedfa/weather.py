@@ -4,6 +4,7 @@ Every draw is a pure function of (seed, what for, client, n-th dispatch of that 
 same weather, nothing is stored for clients that are never touched, and a resumed run needs no generator state.
 """
 
+import hashlib
 import json
 import math
 from bisect import bisect_left
@@ -43,7 +44,7 @@ def uniform(seed: int, key: int) -> float:
 
 # What a draw is for: one stream each.
 CHOICE, SPEED, JITTER, LINK = range(1, 5)
-DROPOUT, PHASE, BATCHES, SPLIT, INITIAL, EPOCHS = range(6, 12)
+DROPOUT, PHASE, BATCHES, SPLIT, INITIAL, EPOCHS, MEASURED = range(6, 13)
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,6 +204,68 @@ def phones() -> dict[str, Any]:
     return json.loads((files("fedfa") / "data" / "phones.json").read_text())
 
 
+@dataclass(frozen=True, slots=True)
+class Record:
+    """Measured times: every client takes what it took in the record of an earlier run, deployed or simulated.
+
+    Its n-th dispatch takes what the n-th took there, and is lost where that one was lost or failed. Beyond the recorded
+    ones each draws from its own; a client that the record does not know stands in for one of those that it does.
+    Recorded times include sending, so leave uplink and downlink out.
+    """
+
+    folder: str = ""
+    digest: str = ""
+    """Of the times in it, filled in when they are read: a run is not continued or repeated with others."""
+    kind: Literal["record"] = "record"
+
+    def __post_init__(self) -> None:
+        require(bool(self.folder), "folder = '': give the folder of a finished run")
+        object.__setattr__(self, "digest", self.measured().digest)
+
+    def measured(self) -> "Measured":
+        found = measured(self.folder)
+        require(
+            self.digest in ("", found.digest),
+            f"folder = {self.folder!r}: holds other times than those this was made with; leave digest out to take them",
+        )
+        return found
+
+
+class Measured(NamedTuple):
+    """How long work took in a record, by client and in the order of dispatch."""
+
+    clients: tuple[int, ...]
+    seconds: dict[int, tuple[float, ...]]
+    lost: dict[int, tuple[bool, ...]]
+    digest: str
+
+
+@cache
+def measured(folder: str) -> Measured:
+    """The times in a run's folder; an answer that came twice counts once."""
+    import polars as pl
+
+    from fedfa.record import find_run
+
+    updates = find_run(Path(folder)).updates
+    require(len(updates) > 0, f"folder = {folder!r}: nobody has answered in that run; give another")
+    work = (
+        updates.select(
+            "client",
+            "dispatch",
+            seconds=(pl.col("seconds") - pl.col("dispatched_seconds")).clip(1e-9),
+            lost=pl.col("outcome").str.contains("^(lost|failed):"),
+        )
+        .unique("dispatch", keep="first", maintain_order=True)
+        .sort("client", "dispatch")
+    )
+    groups = work.group_by("client", maintain_order=True).agg("seconds", "lost")
+    text = json.dumps(groups.rows()).encode()
+    seconds = {client: tuple(values) for client, values, _ in groups.rows()}
+    lost = {client: tuple(flags) for client, _, flags in groups.rows()}
+    return Measured(tuple(seconds), seconds, lost, hashlib.blake2b(text, digest_size=8).hexdigest())
+
+
 Distribution = Constant | Uniform | Exponential | Lognormal | Pareto | Zipf | Trace | Phones
 
 
@@ -234,8 +297,8 @@ class Delay(NamedTuple):
 class Weather:
     """Client speeds, links and failures."""
 
-    speed: Distribution = Exponential()
-    """Seconds one dispatch takes; drawn once per client."""
+    speed: Distribution | Record = Exponential()
+    """Seconds one dispatch takes; drawn once per client, or as recorded."""
     jitter: float = 0.0
     """Spread of each dispatch around its client's speed: a lognormal factor with this sigma and median 1."""
     uplink: Distribution | None = None
@@ -254,6 +317,10 @@ class Weather:
     def __post_init__(self) -> None:
         require(0 <= self.jitter <= 10, f"jitter = {self.jitter}: must be between 0 and 10")
         require(0 <= self.dropout < 1, f"dropout = {self.dropout}: must be at least 0 and below 1")
+        require(
+            not isinstance(self.speed, Record) or (self.uplink is None and self.downlink is None),
+            "speed.kind = 'record': measured times include sending; leave uplink and downlink out",
+        )
         require(self.timeout_seconds > 0, f"timeout_seconds = {self.timeout_seconds}: must be above 0")
 
     def forecast(self, seed: int, num_bytes: int) -> "Forecast":
@@ -262,9 +329,13 @@ class Weather:
 
 def weather_from(spec: "str | Weather") -> Weather:
     """A Weather, or one by name: ``paper`` (3 s + Exp(5 s)), ``phones`` (real phones and their links), or any other
-    distribution with its defaults."""
+    distribution with its defaults; ``record:FOLDER`` takes what clients took in that run."""
     if isinstance(spec, Weather):
         return spec
+    if spec.partition(":")[0] == "record":
+        folder = spec.partition(":")[2]
+        require(bool(folder), "weather = 'record': say which, for example weather = 'record:runs/deployed'")
+        return Weather(speed=Record(folder))
     if spec == "phones":
         down, up = zip(*phones()["links"], strict=True)
         return Weather(speed=Phones(), downlink=Trace(values=down), uplink=Trace(values=up))
@@ -277,7 +348,7 @@ def weather_from(spec: "str | Weather") -> Weather:
         "pareto": Pareto,
         "zipf": Zipf,
     }
-    require(spec in known, f"weather = {spec!r}: must be one of {', '.join(known)}, phones")
+    require(spec in known, f"weather = {spec!r}: must be one of {', '.join(known)}, phones, record:FOLDER")
     return Weather(speed=known[spec]())
 
 
@@ -288,24 +359,41 @@ class Forecast:
         self._weather = weather
         self._bytes = num_bytes
         self._normal = NormalDist()
-        streams = (SPEED, JITTER, LINK, DROPOUT, PHASE)
+        streams = (SPEED, JITTER, LINK, DROPOUT, PHASE, MEASURED)
         self._stream = {stream: keyed(seed, stream) for stream in streams}
         self._speed = self._stream[SPEED]
+        self._measured = weather.speed.measured() if isinstance(weather.speed, Record) else None
         self._plain = not (weather.jitter or weather.dropout or weather.uplink or weather.downlink)
 
     def delay(self, client: int, nth: int) -> Delay:
-        """What the n-th dispatch of this client takes."""
+        """What the n-th dispatch of this client takes; a lost one, until it is given up."""
         weather, stream = self._weather, self._stream
-        compute = weather.speed.at(uniform(self._speed, client))
+        if self._measured is not None:
+            compute, lost = self._recorded(self._measured, client, nth)
+        else:
+            compute, lost = weather.speed.at(uniform(self._speed, client)), False  # pyright: ignore
         if self._plain:
-            return Delay(0.0, compute, 0.0)
+            return Delay(0.0, compute, 0.0, lost)
+        if weather.dropout and not lost and uniform(keyed(stream[DROPOUT], client), nth) < weather.dropout:
+            compute, lost = weather.timeout_seconds, True
+        if lost:
+            return Delay(0.0, compute, 0.0, True)
         if weather.jitter:
             compute *= math.exp(weather.jitter * self._normal.inv_cdf(uniform(keyed(stream[JITTER], client), nth)))
         link = uniform(stream[LINK], client)
         down = self._bytes / weather.downlink.at(link) if weather.downlink else 0.0
         up = self._bytes / weather.uplink.at(link) if weather.uplink else 0.0
-        lost = weather.dropout > 0 and uniform(keyed(stream[DROPOUT], client), nth) < weather.dropout
-        return Delay(down, compute, up, lost)
+        return Delay(down, compute, up)
+
+    def _recorded(self, measured: Measured, client: int, nth: int) -> tuple[float, bool]:
+        """Seconds, and whether it is lost: in turn as far as this client's record goes, then at random from it."""
+        like = client
+        if client not in measured.seconds:
+            like = measured.clients[int(uniform(self._speed, client) * len(measured.clients))]
+        seconds = measured.seconds[like]
+        if like != client or nth >= len(seconds):
+            nth = int(uniform(keyed(self._stream[MEASURED], client), nth) * len(seconds))
+        return seconds[nth], measured.lost[like][nth]
 
     def opens(self, client: int, now: float) -> float:
         """When this client next takes work: ``now`` if it does already."""

@@ -1,6 +1,7 @@
 """Figures on a screen: the JSON that plotly.js draws. Colours of text and axes come from the page, light or dark."""
 
 import html
+import math
 from typing import Any
 
 from fedfa.report.shapes import OUTLINE, Band, Boxes, Dots, Figure, Layer, Line, Note, Rule
@@ -21,10 +22,10 @@ def as_plotly(figure: Figure) -> dict[str, Any]:
         "dragmode": "zoom",
         "showlegend": figure.legend,
         "legend": {"orientation": "h", "x": 0, "y": 1.02, "yanchor": "bottom"},
-        "xaxis": _axis(figure.x_label, figure.x_range),
-        "yaxis": _axis(figure.y_label, figure.y_range),
+        "xaxis": _axis(figure.x_label, figure.x_range, figure.x_log),
+        "yaxis": _axis(figure.y_label, figure.y_range, figure.y_log),
         "shapes": [shape for layer in figure.layers if isinstance(layer, Rule) for shape in [_rule(layer)]],
-        "annotations": [note for layer in figure.layers for note in _annotations(layer)],
+        "annotations": [note for layer in figure.layers for note in _annotations(layer, figure)],
     }
     if figure.y_ticks:
         layout["yaxis"] |= {
@@ -35,9 +36,16 @@ def as_plotly(figure: Figure) -> dict[str, Any]:
     return {"data": data, "layout": layout}
 
 
-def _axis(title: str, span: tuple[float, float] | None) -> dict[str, Any]:
+def _axis(title: str, span: tuple[float, float] | None, log: bool) -> dict[str, Any]:
     axis = {"title": {"text": _text(title)}, "zeroline": False, "automargin": True, "showline": True}
-    return axis if span is None else axis | {"range": list(span)}
+    if log:
+        axis["type"] = "log"
+    return axis if span is None else axis | {"range": [_place(value, log) for value in span]}
+
+
+def _place(value: float, log: bool) -> float:
+    """plotly.js wants ranges and annotations of a logarithmic axis as exponents, but traces and shapes as they are."""
+    return math.log10(value) if log else value
 
 
 def _traces(layer: Layer) -> list[dict[str, Any]]:
@@ -55,7 +63,7 @@ def _traces(layer: Layer) -> list[dict[str, Any]]:
                         "dash": "8px,3px" if layer.dashed else "solid",
                         "shape": "hv" if layer.step else "linear",
                     },
-                    "hovertemplate": "%{y:.1f} % at %{x:,.4~g}" if layer.step else None,
+                    "hovertemplate": _value(layer.unit) if layer.step else None,
                     "hoverinfo": "all" if layer.step else "skip",
                     **_named(layer.label, layer.listed),
                 }
@@ -88,6 +96,10 @@ def _traces(layer: Layer) -> list[dict[str, Any]]:
             ]
         case Rule() | Note():
             return []
+
+
+def _value(unit: str) -> str:
+    return f"%{{y:{'.1f' if unit == ' %' else '.4~g'}}}{unit} at %{{x:,.4~g}}"
 
 
 def _boxes(layer: Boxes) -> dict[str, Any]:
@@ -129,14 +141,17 @@ def _rule(rule: Rule) -> dict[str, Any]:
     return {"type": "line", "xref": "paper", "x0": 0, "x1": 1, "y0": rule.y, "y1": rule.y, "line": line}
 
 
-def _annotations(layer: Layer) -> list[dict[str, Any]]:
+def _annotations(layer: Layer, figure: Figure) -> list[dict[str, Any]]:
     small = {"showarrow": False, "font": {"size": 12}}
     match layer:
         case Rule():
-            place = {"xref": "paper", "x": 0.005, "xanchor": "left", "y": layer.y, "yanchor": "bottom"}
+            place = {"xref": "paper", "x": 0.005, "xanchor": "left", "yanchor": "bottom"} | {
+                "y": _place(layer.y, figure.y_log)
+            }
             return [{"text": _text(layer.text), **place, **small}]
         case Note():
-            place = {"x": layer.x, "xanchor": "left", "y": layer.y, "yanchor": "middle"}
+            place = {"x": _place(layer.x, figure.x_log), "xanchor": "left", "yanchor": "middle"}
+            place |= {"y": _place(layer.y, figure.y_log)}
             return [{"text": _text(layer.text), **place, **small}]
         case _:
             return []

@@ -5,8 +5,6 @@ from collections.abc import Sequence
 from html import escape
 from pathlib import Path
 
-from plotly.offline import get_plotlyjs
-
 from fedfa.errors import require
 from fedfa.record import Run, atomic
 from fedfa.report.figures import (
@@ -18,7 +16,7 @@ from fedfa.report.figures import (
 )
 from fedfa.report.interactive import as_plotly
 from fedfa.report.provenance import provenance_section
-from fedfa.report.shapes import Figure, by_label, clock_of, colours, number
+from fedfa.report.shapes import Figure, by_label, clock_of, colours, number, size_in_bytes
 from fedfa.report.static import save
 from fedfa.report.tables import BASELINE, Row, cells, explanation, headers, percent, summarise
 from fedfa.report.template import PAGE, POLICY, SCRIPT, STYLE
@@ -71,6 +69,8 @@ def render(runs: Sequence[Run], figures: Sequence[Figure], target: float | None,
 
 def assemble(title: str, body: Sequence[str], figures: Sequence[Figure]) -> str:
     """A page that needs nothing but itself, with these figures in the places that ``figure_html`` made for them."""
+    from plotly.offline import get_plotlyjs
+
     data = {figure.name: as_plotly(figure) for figure in figures}
     return PAGE.substitute(
         policy=POLICY,
@@ -109,18 +109,9 @@ def travelling(runs: Sequence[Run]) -> str:
     sizes = sorted({(manifest["num_parameters"], manifest["num_frozen"]) for manifest in manifests})
     return " ".join(
         f"Only {100 * sent / (sent + frozen):.2g} % of the model travels: "
-        f"{_bytes(4 * sent)} instead of {_bytes(4 * (sent + frozen))} per update."
+        f"{size_in_bytes(4 * sent)} instead of {size_in_bytes(4 * (sent + frozen))} per update."
         for sent, frozen in sizes
     )
-
-
-def _bytes(count: int) -> str:
-    """Three digits and a unit, of float32 numbers."""
-    size, unit = float(count), "bytes"
-    for larger in ("kB", "MB", "GB"):
-        if size >= 999.5:
-            size, unit = size / 1000, larger
-    return f"{size:.3g} {unit}"
 
 
 def verdict(rows: Sequence[Row], target: float | None) -> str:

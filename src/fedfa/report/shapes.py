@@ -27,6 +27,8 @@ class Line:
     width: float = 2.2
     listed: bool = True
     """Whether the legend names it."""
+    unit: str = " %"
+    """What stands behind its values on a screen."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +105,9 @@ class Figure:
     y_range: tuple[float, float] | None = None
     y_ticks: tuple[tuple[float, str], ...] = ()
     """Where the vertical axis holds names: (position, name). Empty: an axis of numbers."""
+    x_log: bool = False
+    y_log: bool = False
+    """Logarithmic axes; ranges are still given as plain numbers."""
     height: int = 420
     """In CSS pixels; a hundredth of it in inches on paper."""
     legend: bool = False
@@ -167,3 +172,12 @@ def number(value: float, beside: float | None = None) -> str:
     """About three digits, or as fine as the number ``beside`` it; no exponents, thousands separated."""
     size = abs(value if beside is None else beside)
     return f"{value:,.{0 if size >= 100 else 1 if size >= 10 else 2}f}"
+
+
+def size_in_bytes(count: int) -> str:
+    """Three digits and a unit."""
+    size, unit = float(count), "bytes"
+    for larger in ("kB", "MB", "GB", "TB"):
+        if size >= 999.5:
+            size, unit = size / 1000, larger
+    return f"{size:.3g} {unit}"

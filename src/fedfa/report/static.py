@@ -1,11 +1,14 @@
 """Figures on paper: matplotlib, by objects only, so that nothing a caller does with pyplot is touched."""
 
+import math
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
 
 from matplotlib.axes import Axes
 from matplotlib.collections import PolyCollection
 from matplotlib.figure import Figure as Sheet
+from matplotlib.ticker import NullFormatter
 
 from fedfa.record import atomic
 from fedfa.report.shapes import OUTLINE, Band, Boxes, Dots, Figure, Layer, Line, Note, Rule
@@ -18,6 +21,25 @@ def draw(figure: Figure) -> Sheet:
     """The figure as matplotlib draws it; without the caption, which belongs into the text around it."""
     sheet = Sheet(figsize=(WIDTH, figure.height / 100), layout="constrained")
     axes = sheet.add_subplot()
+    _fill(axes, figure)
+    if figure.legend:
+        _legend(sheet, axes)
+    return sheet
+
+
+def draw_together(figures: Sequence[Figure], columns: int = 2) -> Sheet:
+    """Several figures on one sheet, row by row, each with its own legend."""
+    rows = math.ceil(len(figures) / columns)
+    sheet = Sheet(figsize=(columns * 0.72 * WIDTH, rows * figures[0].height / 100), layout="constrained")
+    for position, figure in enumerate(figures):
+        axes = sheet.add_subplot(rows, columns, position + 1)
+        _fill(axes, figure)
+        if figure.legend:
+            axes.legend(frameon=False, fontsize=8.5, loc="center left", bbox_to_anchor=(1.0, 0.5))
+    return sheet
+
+
+def _fill(axes: Axes, figure: Figure) -> None:
     axes.set_axisbelow(True)
     axes.grid(color="#e4e4e4", linewidth=0.7, axis="x" if figure.y_ticks else "both")
     for layer in figure.layers:
@@ -26,6 +48,13 @@ def draw(figure: Figure) -> Sheet:
     axes.set_xlabel(figure.x_label)
     axes.set_ylabel(figure.y_label)
     axes.spines[["top", "right"]].set_visible(False)
+    for log, axis, rescale in (
+        (figure.x_log, axes.xaxis, axes.set_xscale), (figure.y_log, axes.yaxis, axes.set_yscale),
+    ):  # fmt: skip
+        if log:
+            rescale("log")
+            axis.set_major_formatter(lambda value, _: _short(value))
+            axis.set_minor_formatter(NullFormatter())
     axes.autoscale_view()
     if figure.x_range is not None and figure.x_range[0] < figure.x_range[1]:  # a run may end where it begins
         axes.set_xlim(*figure.x_range)
@@ -34,18 +63,19 @@ def draw(figure: Figure) -> Sheet:
     if figure.y_ticks:
         axes.set_yticks([y for y, _ in figure.y_ticks], [_plain(text) for _, text in figure.y_ticks])
         axes.tick_params(axis="y", length=0)
-    _legend(sheet, axes, figure)
-    return sheet
 
 
 def save(figure: Figure, folder: Path) -> None:
     """Write ``<name>.pdf`` and ``<name>.png``; the same figure gives the same bytes."""
-    sheet = draw(figure)
+    save_sheet(draw(figure), figure.name, folder)
+
+
+def save_sheet(sheet: Sheet, name: str, folder: Path) -> None:
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "constrained_layout not applied")  # a legend too long for its sheet
-        with atomic(folder / f"{figure.name}.pdf") as file:
+        with atomic(folder / f"{name}.pdf") as file:
             sheet.savefig(file, format="pdf", metadata={"CreationDate": None})
-        with atomic(folder / f"{figure.name}.png") as file:
+        with atomic(folder / f"{name}.png") as file:
             sheet.savefig(file, format="png", dpi=150)
 
 
@@ -96,12 +126,17 @@ def _boxes(layer: Boxes) -> PolyCollection:
     )
 
 
-def _legend(sheet: Sheet, axes: Axes, figure: Figure) -> None:
+def _legend(sheet: Sheet, axes: Axes) -> None:
     handles, labels = axes.get_legend_handles_labels()
-    if not figure.legend or not handles:
+    if not handles:
         return
     columns = max(1, min(len(labels), int(100 / (7 + max(map(len, labels))))))
     sheet.legend(handles, labels, loc="outside lower center", ncols=columns, frameon=False, fontsize=9)
+
+
+def _short(value: float) -> str:
+    """A power of ten without an exponent: 0.01, 1,000, 10 M."""
+    return f"{value / 1e6:,.0f} M" if value >= 1e6 else f"{value:,.0f}" if value >= 1 else f"{value:g}"
 
 
 def _plain(text: str) -> str:

@@ -43,8 +43,7 @@ summary { cursor: pointer; margin: .6rem 0; color: var(--accent); }
 @media print { section { break-inside: avoid; } }
 """
 
-SCRIPT = """
-const figures = JSON.parse(document.getElementById("figures").textContent);
+THEME = """
 const phone = matchMedia("(max-width: 600px)").matches;
 function theme() {
   const css = getComputedStyle(document.documentElement), get = (name) => css.getPropertyValue(name).trim();
@@ -64,17 +63,29 @@ function inflate(flat, into) {
   return into;
 }
 const family = getComputedStyle(document.body).fontFamily;
-for (const [name, figure] of Object.entries(figures)) {
+const controls = { responsive: true, displaylogo: false, displayModeBar: phone ? false : "hover",
+  modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d"] };
+function draw(name, figure) {
   const layout = inflate({ ...theme(), "font.family": family, "font.size": phone ? 11 : 13 }, figure.layout);
   if (phone) layout.dragmode = false;
-  Plotly.newPlot(name, figure.data, layout,
-    { responsive: true, displaylogo: false, displayModeBar: phone ? false : "hover",
-      modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d"] });
+  Plotly.react(name, figure.data, layout, controls);
 }
-matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
-  for (const name of Object.keys(figures)) Plotly.relayout(name, theme());
-});
+function repaint(names) {
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
+    for (const name of names()) Plotly.relayout(name, theme());
+  });
+}
 """
+"""Draws figures in the page's colours, light or dark."""
+
+SCRIPT = (
+    THEME
+    + """
+const figures = JSON.parse(document.getElementById("figures").textContent);
+for (const [name, figure] of Object.entries(figures)) draw(name, figure);
+repaint(() => Object.keys(figures));
+"""
+)
 
 POLICY = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:"
 """The browser itself then refuses whatever would leave the page."""

@@ -19,7 +19,7 @@ from typing import ClassVar, Literal
 from fedfa.core import Flight, Orders, Update, Weighting, example_weight
 from fedfa.errors import require
 from fedfa.strategies.buffered import Buffered
-from fedfa.vectors import Entry, Vector, cosine
+from fedfa.vectors import Entry, Vector, cosine, difference
 
 
 @dataclass(kw_only=True, eq=False)
@@ -54,7 +54,7 @@ class Port(Buffered):
         if tau == 0:
             cos = 1.0
         else:
-            drift = self.model - update.base
+            drift = difference(self.model, update.base)
             cos = cosine(delta[: self.num_trainable], drift[: self.num_trainable])
         a_k = example_weight(update, self.weighting) * max(
             self.similarity_weight * (cos + 1) / 2 + self.staleness_weight * bound / (tau + bound),

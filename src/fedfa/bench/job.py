@@ -2,16 +2,14 @@
 
 Digits, 80/20 split, 50 clients, Dirichlet alpha 0.5, MLP 64-64-10, SGD lr 0.1, batch 32, 5 local epochs, 10 in
 flight, FedBuff K = 5, fixed long-tailed durations, evaluation every 10 updates, 500 updates, one torch thread.
-Ours writes its records, too. The two run in turn; start-up (imports, data, tracing) is outside of the clock, and
-what tracing costs a first run is shown beside. Prints the ratio last.
+Ours writes its records, too. Start-up (imports, data, tracing) is outside of the clock; what tracing costs a first
+run is in the details.
 """
 
-import argparse
 import copy
 import heapq
-import json
-import statistics
-import time
+from collections.abc import Callable
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -22,6 +20,7 @@ import torch.nn.functional as F
 from torch import nn
 
 import fedfa
+from fedfa.bench.base import Options, Row, Tell, middle, one_thread, rate, take_turns
 from fedfa.executors import make_executor
 from fedfa.experiment import named_task
 
@@ -69,11 +68,7 @@ def by_hand(clients: list[tuple[torch.Tensor, torch.Tensor]], test: tuple[torch.
     return accuracy
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--repeats", type=int, default=5)
-    options = parser.parse_args()
-    torch.set_num_threads(1)
+def measure(options: Options, tell: Tell) -> list[Row]:
     task = named_task("digits", 0)
     starts = np.cumsum([0, *task.sizes])
     clients = [(task.inputs[a:b], task.targets[a:b]) for a, b in pairwise(starts)]
@@ -89,29 +84,23 @@ def main() -> None:
             )  # fmt: skip
         return run.final_accuracy
 
-    ways = {
-        "by hand": lambda: by_hand(clients, test),
-        "fedfa inline": lambda: ours("inline"),
-        "fedfa batched (default)": lambda: ours("batched"),
+    def learning(name: str, way: Callable[[], float]) -> None:
+        accuracy = way()
+        if accuracy < 0.8:
+            raise fedfa.EngineError(f"{name}: learned nothing (accuracy {accuracy:.2f}); its speed means nothing")
+
+    ways: dict[str, Callable[[], float]] = {
+        "loop by hand": lambda: by_hand(clients, test),
+        **{name: partial(ours, name) for name in executors},
     }
-    rates: dict[str, list[float]] = {name: [] for name in ways}
-    first: dict[str, float] = {}
-    for repeat in range(options.repeats + 1):
-        for name, way in ways.items():
-            start = time.perf_counter()
-            accuracy = way()
-            rate = UPDATES / (time.perf_counter() - start)
-            assert accuracy > 0.8, (name, accuracy)
-            if repeat == 0:
-                first[name] = rate
-            else:
-                rates[name].append(rate)
-    middle = {name: statistics.median(values) for name, values in rates.items()}
-    for name in ways:
-        print(f"{name:24s} {middle[name]:>7,.0f} updates/s   first run {first[name]:>7,.0f}")
-    print(json.dumps({"updates_per_second": middle, "first_run": first}))
-    print(f"ratio to the loop by hand: {middle['fedfa batched (default)'] / middle['by hand']:.2f}")
-
-
-if __name__ == "__main__":
-    main()
+    with one_thread():
+        rates = take_turns(
+            {name: partial(rate, UPDATES, partial(learning, name, way)) for name, way in ways.items()},
+            options.turns(5),
+            tell,
+        )
+    slow = middle(rates["loop by hand"])
+    return [
+        Row(name, "updates/s", middle(rates[name]), slow, "loop by hand", f"first run {rates[name][0]:,.0f}")
+        for name in executors
+    ]

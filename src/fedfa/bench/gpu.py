@@ -2,26 +2,28 @@
 
 FedFa-Param with the paper's concurrency, local epochs and batch size, evaluation every 20 updates, random data of the
 real shapes (speed does not depend on its content). Capturing and compiling are outside of the clock: every executor
-first runs a few updates. Executors take turns, best of --repeats. Prints a table, the ratio last.
+first runs a few updates. Executors take turns, best of --repeats.
 """
 
-import argparse
-import json
 import tempfile
 import time
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import torch
 
 import fedfa
+from fedfa.bench.base import Options, Row, Tell
+from fedfa.errors import require
 from fedfa.executors import make_executor
 from fedfa.models.resnet import ResNet18
 from fedfa.place import Place
+from fedfa.settings import suggest
 
-FLOPS = {"resnet18": 3.34e9}
-"""Of one example, forward and backward."""
+SQUARE = 8192
+"""Rows and columns of the product that stands for what the GPU can do at best."""
 
 
 def images() -> fedfa.Task:
@@ -79,19 +81,44 @@ def rate(task: fedfa.Task, executor: Any, concurrency: int, updates: int) -> dic
     return {"examples_per_second": examples / seconds, "seconds": seconds, "loss": float(run.evaluations["loss"][-1])}
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--workloads", nargs="+", default=list(WORKLOADS), choices=list(WORKLOADS))
-    parser.add_argument("--precision", default="bf16")
-    parser.add_argument("--updates", type=int, default=100)
-    parser.add_argument("--inline-updates", type=int, default=12)
-    parser.add_argument("--repeats", type=int, default=2)
-    parser.add_argument("--compile", action="store_true")
-    parser.add_argument("--json", type=Path)
-    options = parser.parse_args()
+def flops_of(task: fedfa.Task) -> float:
+    """Floating-point operations of one example, forward and backward."""
+    from torch.utils.flop_counter import FlopCounterMode
+
+    module = task.build(0).to("cuda")
+    inputs, targets = task.inputs[:8].to("cuda"), task.targets[:8].to("cuda")
+    counter = FlopCounterMode(display=False)
+    with counter:
+        task.loss(module(inputs), targets).backward()
+    return counter.get_total_flops() / 8
+
+
+def ceiling(precision: str, products: int = 50) -> float:
+    """Operations per second of one large matrix product."""
+    with Place.of("cuda", precision).prepared():
+        dtype = torch.bfloat16 if precision == "bf16" else torch.float32
+        a, b = (torch.randn(SQUARE, SQUARE, device="cuda", dtype=dtype) for _ in range(2))
+        torch.mm(a, b)
+        torch.cuda.synchronize()
+        begun = time.perf_counter()
+        for _ in range(products):
+            torch.mm(a, b)
+        torch.cuda.synchronize()
+        return 2 * SQUARE**3 * products / (time.perf_counter() - begun)
+
+
+def possible() -> list[str]:
+    """All workloads, or those that need no extra library where it is missing."""
+    return [name for name in WORKLOADS if name == "resnet18" or find_spec("transformers")]
+
+
+def measure(options: Options, tell: Tell) -> list[Row]:
     place = Place.of("cuda", options.precision)
-    found: list[dict[str, Any]] = []
-    for name in options.workloads:
+    best_possible = ceiling(place.precision)
+    tell(f"one large matrix product: {best_possible / 1e12:,.0f} TFLOP/s")
+    found: list[Row] = []
+    for name in options.workloads or possible():
+        require(name in WORKLOADS, f"--workloads {name}: {suggest(name, WORKLOADS, 'must be one of')}")
         make, concurrency = WORKLOADS[name]
         task = make()
         kinds: dict[str, tuple[Any, int]] = {
@@ -104,23 +131,18 @@ def main() -> None:
         for kind, (executor, updates) in kinds.items():
             begun = time.perf_counter()
             rate(task, executor, concurrency, min(updates, 3 * concurrency))
-            print(f"{name}: {kind} ({executor.name}) ready after {time.perf_counter() - begun:.1f} s", flush=True)
-        for _ in range(options.repeats):
+            tell(f"{name}: {kind} ({executor.name}) ready after {time.perf_counter() - begun:.1f} s")
+        for _ in range(options.turns(2)):
             for kind, (executor, updates) in kinds.items():
                 one = rate(task, executor, concurrency, updates)
                 if kind not in best or one["examples_per_second"] > best[kind]["examples_per_second"]:
                     best[kind] = one
-        slow = best["inline"]["examples_per_second"]
+        slow, flops = best["inline"]["examples_per_second"], flops_of(task)
         for kind, one in best.items():
             speed = one["examples_per_second"]
-            flops = f", {speed * FLOPS[name] / 1e12:.0f} TFLOP/s" if name in FLOPS else ""
-            print(f"{name:12} {kind:16} {speed:10,.0f} examples/s {speed / slow:6.1f}x{flops}", flush=True)
-            found.append(
-                {"workload": name, "executor": kind, "ratio": speed / slow, "precision": options.precision} | one
-            )
-    if options.json:
-        options.json.write_text(json.dumps(found, indent=1))
-
-
-if __name__ == "__main__":
-    main()
+            done = speed * flops
+            if kind != "inline":
+                beside = f"{done / 1e12:.1f} TFLOP/s, {done / best_possible:.1%} of a large matrix product's"
+                details = one | {"precision": place.precision, "flops": done, "ceiling": best_possible}
+                found.append(Row(f"{name}, {kind}", "examples/s", speed, slow, "eager inline", beside, details))
+    return found

@@ -1,0 +1,111 @@
+"""What the measurements share: options, rows, taking turns, and what the machine has."""
+
+import statistics
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+Tell = Callable[[str], None]
+"""Takes a few words about what is being measured now."""
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What ``fedfa bench`` was asked for."""
+
+    quick: bool = False
+    """Small sizes and few repeats: whether it works, not how fast it is."""
+    repeats: int | None = None
+    """How often each side takes its turn; by default each measurement knows."""
+    out: Path = Path("runs/bench")
+    """Where figures go."""
+    workloads: tuple[str, ...] = ()
+    precision: str = "bf16"
+    updates: int = 100
+    inline_updates: int = 12
+    compile: bool = False
+
+    def turns(self, usual: int) -> int:
+        return self.repeats or (1 if self.quick else usual)
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """Ours against a baseline: two rates in the same unit, more is better."""
+
+    case: str
+    unit: str
+    ours: float
+    baseline: float
+    against: str
+    beside: str = ""
+    """What else to show with it."""
+    details: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def ratio(self) -> float:
+        return self.ours / self.baseline
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self) | {"ratio": self.ratio}
+
+
+def take_turns(ways: Mapping[str, Callable[[], float]], repeats: int, tell: Tell) -> dict[str, list[float]]:
+    """What each way returns (its rate), one after the other, again and again; the first turn is a warm-up.
+
+    A noisy machine slows neighbours in time alike, so ratios of what took turns mean something.
+    """
+    rates: dict[str, list[float]] = {name: [] for name in ways}
+    for repeat in range(repeats + 1):
+        for name, way in ways.items():
+            tell(f"{name}, {f'turn {repeat} of {repeats}' if repeat else 'warming up'}")
+            rates[name].append(way())
+    return rates
+
+
+def middle(rates: list[float]) -> float:
+    """The median, without the warm-up."""
+    return statistics.median(rates[1:])
+
+
+def rate(count: float, work: Callable[[], object]) -> float:
+    """``count`` per second of this work."""
+    start = time.perf_counter()
+    work()
+    return count / (time.perf_counter() - start)
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Torch with one thread: what a single simulation uses."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def peak_memory() -> int:
+    """The most bytes this process has held in memory so far."""
+    try:
+        lines = Path("/proc/self/status").read_text().splitlines()
+        return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM"))
+    except (OSError, StopIteration):  # not Linux, whose ru_maxrss would count the parent's memory, too
+        import resource
+
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+
+def free_memory() -> int:
+    """Bytes that can be taken without swapping; on systems that do not tell, 4 GiB."""
+    try:
+        lines = Path("/proc/meminfo").read_text().splitlines()
+        return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable"))
+    except (OSError, StopIteration):
+        return 4 << 30

@@ -1,0 +1,12 @@
+"""``fedfa watch``: a page on this machine that shows runs while they go, and finished ones as they ended.
+
+runs.py     what a folder holds: live.json of runs under way, records of finished ones
+view.py     one run as numbers, tables and figures
+metrics.py  all runs as text for Prometheus
+page.py     the page that asks for the view once a second
+server.py   who may ask, and what is answered
+"""
+
+from fedfa.watch.server import Watch
+
+__all__ = ["Watch"]

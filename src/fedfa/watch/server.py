@@ -1,0 +1,157 @@
+"""Who may ask, and what is answered: GET alone, on this machine alone, with the token in the address."""
+
+import hmac
+import ipaddress
+import json
+import os
+import secrets
+import socket
+from functools import cache
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs
+
+from fedfa.errors import ConfigError, require
+from fedfa.watch.metrics import CONTENT_TYPE, metrics
+from fedfa.watch.page import PAGE, POLICY, SCRIPT
+from fedfa.watch.runs import Runs
+from fedfa.watch.view import view
+
+TOKEN = "FEDFA_WATCH_TOKEN"
+"""The environment variable for a token that stays the same, as Prometheus needs it."""
+SHORTEST_TOKEN = 16
+
+_HEADERS = {
+    "Content-Security-Policy": POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+
+
+class Watch:
+    """Serves the page of a folder's runs; ``address`` opens it. Nothing is ever written."""
+
+    def __init__(self, folder: Path, host: str = "127.0.0.1", port: int = 0, token: str = "") -> None:
+        require(_is_loopback(host), f"--host {host}: must be this machine's own, such as 127.0.0.1; from elsewhere, "
+                "use an SSH tunnel")  # fmt: skip
+        require(0 <= port <= 65535, f"--port {port}: must be between 0 (any free one) and 65535")
+        token = token or os.environ.get(TOKEN, "") or secrets.token_urlsafe(24)
+        plain = all(c.isascii() and (c.isalnum() or c in "-_") for c in token)
+        require(
+            len(token) >= SHORTEST_TOKEN and plain,
+            f"{TOKEN}: must have {SHORTEST_TOKEN} or more letters, digits, - or _",
+        )
+        require(not folder.exists() or folder.is_dir(), f"{folder}: is a file; give a run's folder")
+        runs = Runs(folder)
+
+        class Handler(_Handler):
+            pass
+
+        Handler.runs, Handler.token = runs, token.encode()
+        kind = type("Server", (_Server,), {"address_family": socket.AF_INET6 if ":" in host else socket.AF_INET})
+        try:
+            self.server = kind((host, port), Handler)
+        except OSError as error:
+            raise ConfigError(
+                f"--port {port}: cannot be used ({error.strerror}); choose another, or 0 for any"
+            ) from error
+        shown = f"[{host}]" if ":" in host else host
+        self.address = f"http://{shown}:{self.server.server_address[1]}/{token}/"
+
+    def serve(self) -> None:
+        """Answer until ``close`` is called or Ctrl-C."""
+        try:
+            self.server.serve_forever(poll_interval=0.2)
+        finally:
+            self.server.server_close()
+
+    def close(self) -> None:
+        self.server.shutdown()
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A browser that goes away in the middle of an answer is nothing to report."""
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    timeout = 30
+    runs: Runs
+    token: bytes
+
+    def do_GET(self) -> None:
+        if not _is_loopback(_without_port(self.headers.get("Host", ""))):
+            return self._answer(HTTPStatus.FORBIDDEN, b"asked for under a name that is not this machine's\n")
+        path, _, query = self.path.partition("?")
+        _, token, *rest = f"{path}/".split("/", 2)
+        if not hmac.compare_digest(token.encode("utf-8", "replace"), self.token):
+            return self._answer(HTTPStatus.NOT_FOUND, b"not found; use the whole address that 'fedfa watch' printed\n")
+        match rest[0].removesuffix("/"):
+            case "":
+                return self._answer(HTTPStatus.OK, PAGE.encode(), "text/html; charset=utf-8")
+            case "data.json":
+                run = parse_qs(query).get("run", [""])[0]
+                shown = view(run, self.runs.look(), str(self.runs.folder))
+                text = json.dumps(shown, allow_nan=False, separators=(",", ":"))
+                return self._answer(HTTPStatus.OK, text.encode(), "application/json")
+            case "metrics":
+                return self._answer(HTTPStatus.OK, metrics(self.runs.look()).encode(), CONTENT_TYPE)
+            case "watch.js":
+                return self._answer(HTTPStatus.OK, SCRIPT.encode(), "text/javascript; charset=utf-8")
+            case "plotly.js":
+                return self._answer(HTTPStatus.OK, _plotly(), "text/javascript; charset=utf-8")
+            case _:
+                return self._answer(HTTPStatus.NOT_FOUND, b"not found\n")
+
+    def __getattr__(self, name: str) -> Any:
+        """Whatever else is asked than GET."""
+        if name.startswith("do_"):
+            return self._refuse
+        raise AttributeError(name)
+
+    def _refuse(self) -> None:
+        self.close_connection = True  # what it wanted to send is not read
+        self._answer(HTTPStatus.METHOD_NOT_ALLOWED, b"only GET\n", Allow="GET")
+
+    def _answer(self, status: HTTPStatus, body: bytes, kind: str = "text/plain; charset=utf-8", **more: str) -> None:
+        self.send_response(status)
+        for name, value in ({"Content-Type": kind, "Content-Length": str(len(body))} | _HEADERS | more).items():
+            self.send_header(name, value)
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(body)
+
+    def version_string(self) -> str:
+        return "fedfa"
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Says nothing: one line per second would be no news."""
+
+
+def _is_loopback(host: str) -> bool:
+    """Whether a name or an address is certain to mean this machine."""
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _without_port(host: str) -> str:
+    """The name or address in a Host header."""
+    return host.removeprefix("[").partition("]")[0] if host.startswith("[") else host.partition(":")[0]
+
+
+@cache
+def _plotly() -> bytes:
+    from plotly.offline import get_plotlyjs
+
+    return get_plotlyjs().encode()

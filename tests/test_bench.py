@@ -1,0 +1,214 @@
+"""``fedfa bench``: turns, rows, and the two promises behind the numbers: flat in K, memory only for touched clients."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import fedfa
+from fedfa.bench import MEASUREMENTS, Options, aggregation, as_grid, base, choose, engine, growth
+from fedfa.core import Flight, Update
+from fedfa.errors import ConfigError
+from fedfa.report.interactive import as_plotly
+from fedfa.report.shapes import Figure, Line, Note, Rule
+from fedfa.report.static import draw
+from fedfa.vectors import Entry, Window
+
+WITHOUT_GPU = pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a GPU")
+
+
+def call(*words: str, cwd: Path, ok: int = 0) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "fedfa.cli", "bench", *words]
+    done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=180)
+    assert done.returncode == ok, done.stdout + done.stderr
+    return done
+
+
+def test_sides_take_turns_and_the_first_turn_does_not_count() -> None:
+    order: list[str] = []
+
+    def way(name: str, values: list[float]) -> Any:
+        return lambda: order.append(name) or values.pop(0)
+
+    rates = base.take_turns({"a": way("a", [9, 1, 5, 2]), "b": way("b", [7, 4, 4, 4])}, 3, lambda _: None)
+    assert order == ["a", "b"] * 4
+    assert base.middle(rates["a"]) == 2
+    assert base.Row("case", "x/s", 6.0, 4.0, "b").as_dict()["ratio"] == 1.5
+
+
+def test_bench_measures_what_is_named_and_writes_json(tmp_path: Path) -> None:
+    words = ["aggregation", "engine", "aggregation", "checkpoint"]
+    done = call(*words, "--quick", "--json", "all.json", cwd=tmp_path)
+    found = json.loads((tmp_path / "all.json").read_text())
+    assert list(found["measurements"]) == ["engine", "aggregation", "checkpoint"]
+    assert found["machine"]["numpy"] == np.__version__
+    assert found["command"].startswith("fedfa bench aggregation")
+    (alone,) = found["measurements"]["engine"]
+    assert alone["ratio"] == alone["ours"] / alone["baseline"]
+    assert alone["details"]["bytes"] > 1_000 * 4_000  # a thousand models of a thousand floats in flight
+    assert [row["details"]["strategy"] for row in found["measurements"]["aggregation"]] == list(aggregation.BYTES)
+    assert all(row["ours"] > 0 < row["baseline"] for rows in found["measurements"].values() for row in rows)
+    assert "100,000 clients, 1,000 in flight" in done.stdout
+    assert "plain copy" in done.stdout
+    assert done.stderr == ""
+    assert [path.name for path in tmp_path.iterdir()] == ["all.json"]
+
+
+def test_growth_sweeps_and_draws(tmp_path: Path) -> None:
+    call("growth", "--quick", "--json", "growth.json", "--out", "figures", cwd=tmp_path)
+    rows = json.loads((tmp_path / "growth.json").read_text())["measurements"]["growth"]
+    points = [row["details"] for row in rows]
+    assert {(p["d"], p["K"]) for p in points if "d" in p} == {
+        (d, k) for d in growth.QUICK_LENGTHS for k in growth.QUICK_WINDOWS
+    }
+    assert {(p["clients"], p["in_flight"]) for p in points if "clients" in p} == {(10, 10), (1_000, 10), (1_000, 100)}
+    assert {path.name for path in (tmp_path / "figures").iterdir()} == {"growth.pdf", "growth.png"}
+
+
+def test_the_list_names_all(tmp_path: Path) -> None:
+    lines = call("--list", cwd=tmp_path).stdout.splitlines()
+    assert [line.split()[0] for line in lines] == [measurement.name for measurement in MEASUREMENTS]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["agregation"], "bench agregation: no such measurement; did you mean 'aggregation'?"),
+        (["engine", "--compile"], "--compile: is for one measurement; name it: fedfa bench gpu"),
+        (["--repeats", "0"], "--repeats 0: must be at least 1"),
+        pytest.param(["gpu"], "bench gpu: no GPU that torch can use", marks=WITHOUT_GPU),
+    ],
+)
+def test_wrong_words_are_one_line(words: list[str], message: str, tmp_path: Path) -> None:
+    done = call(*words, cwd=tmp_path, ok=2)
+    assert message in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+@WITHOUT_GPU
+def test_without_a_gpu_its_part_is_left_out_in_a_line() -> None:
+    wanted, remarks = choose([])
+    assert [measurement.name for measurement in wanted] == ["job", "executors", "engine", "aggregation", "checkpoint"]
+    assert remarks == ["gpu: left out, no GPU that torch can use."]
+    with pytest.raises(ConfigError, match="no GPU"):
+        choose(["engine", "gpu"])
+
+
+def test_clients_on_lanes_of_their_own() -> None:
+    """Everything of it but the profile also runs on lanes without a GPU."""
+    from fedfa.bench import lanes
+    from fedfa.executors.lanes import Lanes
+    from fedfa.place import CPU
+
+    task = fedfa.Task(
+        model=lambda: torch.nn.Linear(4, 2),
+        clients=[(torch.randn(8, 4), torch.arange(8) % 2) for _ in range(3)],
+        test=(torch.randn(8, 4), torch.arange(8) % 2),
+    )
+    executor = Lanes.prepared(task, 0, CPU)
+    assert lanes.together(task, executor, 3) > 0
+    assert Lanes.prepared(task, 0, CPU) is executor
+    assert len(executor._free) == 3
+
+
+def test_vectors_that_do_not_fit_are_said_to_be_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
+    length = 100_000
+    fixed = 2 * (12 * length + 16 * aggregation.COPY)
+    monkeypatch.setattr(aggregation, "free_memory", lambda: fixed + 2 * 4 * length * 4)
+    (row,) = aggregation.rows_of(length, [("fedfa-param", 20)], 1, lambda _: None)
+    assert row.details["distinct_vectors"] == 4
+    assert "4 vectors again and again" in as_grid(MEASUREMENTS[3], [row]).rows[0][-1]
+    monkeypatch.setattr(aggregation, "free_memory", lambda: fixed)
+    assert aggregation.rows_of(length, [("fedfa-param", 20)], 1, lambda _: None) == []
+
+
+class Counted(np.ndarray):
+    """An array that counts the elements every operation on it reads."""
+
+    elements = 0
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, out: Any = None, **kwargs: Any) -> Any:
+        plain = [x.view(np.ndarray) if isinstance(x, np.ndarray) else x for x in inputs]
+        Counted.elements += sum(x.size for x in inputs if isinstance(x, Counted))
+        if out is not None:
+            kwargs["out"] = tuple(x.view(np.ndarray) for x in out)
+        done = getattr(ufunc, method)(*plain, **kwargs)
+        return out[0] if out is not None else done.view(Counted)
+
+
+@pytest.mark.parametrize(("length", "arrivals"), [(500, 1600), (1 << 17, 400)])
+def test_work_per_arrival_is_flat_in_the_window(length: int, arrivals: int) -> None:
+    """Counted, not timed: results are read as often with K = 4 as with K = 100 (in, out, and a quarter to renew)."""
+    results = [np.full(length, float(i), np.float32).view(Counted) for i in range(7)]
+    read = {}
+    for size in (4, 100):
+        window = Window(results[0], length, size)
+        for number in range(size + arrivals):
+            if number == size:
+                Counted.elements = 0
+            window.add(Entry(results[number % 7]))
+        read[size] = Counted.elements / arrivals / length
+    assert read[4] == pytest.approx(2.25, rel=0.05)
+    assert read[100] == pytest.approx(2.25, rel=0.05)
+
+
+def test_clients_cost_memory_only_once_touched() -> None:
+    """A thousand million registered ones: dictionaries and models grow with what was handed out, not with N."""
+    sizes: list[tuple[int, ...]] = []
+
+    def look(run: Any) -> None:
+        models = {id(flight.base) for flight in run.in_flight.values()}
+        sizes.append((len(run.counts), len(run.idle.moved), len(run.in_flight), len(models), run.dispatches))
+
+    fedfa.simulate(
+        fedfa.FedFaParam(concurrency=50, window=5), engine.NoTask(10**9, 10), stop=fedfa.Stop(updates=400),
+        executor=engine.NoExecutor(10), progress=look,
+    )  # fmt: skip
+    touched, moved, in_flight, models, dispatches = sizes[-1]
+    assert dispatches == 450
+    assert touched <= dispatches
+    assert moved <= 2 * dispatches
+    assert models <= in_flight == 50
+
+
+def test_logarithmic_axes_in_both_drawings() -> None:
+    layers = (Line("a", (1, 10, 100), (1, 10, 1000), "#000000", step=False), Rule(10, "ten"), Note(100, 1000, "end"))
+    figure = Figure("f", "F", "", "x", "y", layers, x_range=(1, 100), x_log=True, y_log=True)
+    (axes,) = draw(figure).axes
+    assert (axes.get_xscale(), axes.get_yscale(), axes.get_xlim()) == ("log", "log", (1, 100))
+    layout = as_plotly(figure)["layout"]
+    assert layout["xaxis"]["type"] == layout["yaxis"]["type"] == "log"
+    assert layout["xaxis"]["range"] == [0, 2]
+    assert layout["shapes"][0]["y0"] == 10
+    assert [note["y"] for note in layout["annotations"]] == [1, 3]
+    assert layout["annotations"][1]["x"] == 2
+    assert "type" not in as_plotly(Figure("g", "G", "", "x", "y", layers))["layout"]["xaxis"]
+
+
+def test_options_know_how_many_turns() -> None:
+    assert (Options().turns(5), Options(quick=True).turns(5), Options(quick=True, repeats=3).turns(5)) == (5, 1, 3)
+
+
+@pytest.mark.parametrize("name", aggregation.BYTES)
+def test_rules_can_be_sharded_by_parameter_range_but_for_ports_cosine(name: str) -> None:
+    """docs/scale.md: each coordinate's new value depends on that coordinate, and on scalars that all shards know."""
+    length, cut = 12, 5
+    rng = np.random.default_rng(1)
+    results = rng.integers(-8, 8, (9, length)).astype(np.float32)  # sums of such numbers are exact
+
+    def last_model(part: slice) -> np.ndarray:
+        strategy, start = aggregation.strategy_of(name, 4), np.zeros(length, np.float32)[part]
+        strategy.begin(start)
+        for number, result in enumerate(results):
+            update = Update(1, number, 0, result[part], start, 1 + number, 1.0)
+            assert not strategy.receive(update, {1: Flight(number, 0)}).refused
+        assert strategy.version >= 2
+        return strategy.model
+
+    shards = np.concatenate([last_model(slice(cut)), last_model(slice(cut, length))])
+    assert np.array_equal(last_model(slice(length)), shards) == (name != "port")
