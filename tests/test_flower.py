@@ -8,6 +8,7 @@ import os
 import signal
 import socket
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -258,3 +259,47 @@ def test_tls_and_node_authentication(tmp_path: Path) -> None:
     run = read_run(out)
     assert len(run.accepted) == 3
     assert run.manifest["num_clients"] == 1
+
+
+@slow
+def test_ctrl_c_stops_everything_it_started(tmp_path: Path) -> None:
+    command = [
+        sys.executable,
+        "-m",
+        "fedfa.cli",
+        "deploy",
+        "try",
+        str(EXAMPLE),
+        "--nodes",
+        "2",
+        "--out",
+        str(tmp_path / "run"),
+    ]
+    environment = os.environ | {"TMPDIR": str(tmp_path)}
+    started = subprocess.Popen(
+        command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    )  # fmt: skip
+    until = time.monotonic() + 60
+    while not (tmp_path / "run" / journal.FOLDER).exists():
+        assert time.monotonic() < until
+        time.sleep(0.2)
+    assert len(processes_below(tmp_path)) >= 5
+    started.send_signal(signal.SIGINT)
+    _, said = started.communicate(timeout=30)
+    assert started.returncode == 130
+    assert "Continue with: fedfa deploy try" in said
+    assert processes_below(tmp_path) == []
+    assert list(tmp_path.glob("fedfa-federation-*")) == []
+
+
+def processes_below(folder: Path) -> list[str]:
+    """Command lines of processes whose FLWR_HOME lies in this folder."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*"):
+        try:
+            if f"FLWR_HOME={folder}".encode() in (path / "environ").read_bytes():
+                found.append((path / "cmdline").read_text())
+        except OSError:
+            continue
+    return found

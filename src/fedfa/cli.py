@@ -485,8 +485,15 @@ def deploy_try(
     require(nodes >= 1, f"--nodes {nodes}: must be at least 1")
     records = (out or _free_folder(Path("runs") / folder.absolute().name, resume)).absolute()
     config = {".".join(path): value for path, value in map(parse_override, set_ or [])}
-    with Federation(nodes) as federation:
-        federation.run(folder, config | {"out": str(records)} | ({"resume": True} if resume else {}))
+    try:
+        with Federation(nodes) as federation:
+            federation.run(folder, config | {"out": str(records)} | ({"resume": True} if resume else {}))
+    except KeyboardInterrupt:
+        words = ["fedfa", "deploy", "try", str(folder), "--nodes", str(nodes), "--out", str(records), "--resume"]
+        for text in set_ or []:
+            words += ["--set", text]
+        hint = f"Interrupted; all is stopped, what was done is saved. Continue with: {shlex.join(words)}"
+        raise _Interrupted(hint) from None
     done = read_run(records)
     target = done.manifest["target"]
     page = write_report([done], records, target, _command())

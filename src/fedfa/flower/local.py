@@ -120,7 +120,9 @@ class Federation:
 
     def run(self, app: Path, config: Mapping[str, Any]) -> None:
         """The same, to its end."""
-        code = self.start_run(app, config).wait()
+        process = self.start_run(app, config)
+        while (code := process.poll()) is None:
+            time.sleep(0.2)  # wait() would be deaf to Ctrl-C when another thread gets the signal
         if code:
             raise EngineError(f"flwr run ended with exit status {code}; see above")
 
