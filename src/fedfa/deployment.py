@@ -15,7 +15,6 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from functools import cached_property
-from hashlib import blake2b
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any, NamedTuple, Protocol
@@ -24,11 +23,12 @@ import numpy as np
 
 from fedfa import checkpoint, journal
 from fedfa.core import Flight, Strategy, Update
-from fedfa.engine import GIVE_UP_AFTER, Stop
+from fedfa.course import Course
+from fedfa.engine import Stop
 from fedfa.errors import RecordError, in_a_line, require
 from fedfa.executors.base import Trained
 from fedfa.live import Live
-from fedfa.record import ACCEPTED, Recorder, Run, atomic, machine, read_run, write_run
+from fedfa.record import ACCEPTED, Run, atomic, read_run, write_run
 from fedfa.strategies import Port
 from fedfa.task import Task
 from fedfa.weather import CHOICE, keyed
@@ -96,7 +96,7 @@ class World(Protocol):
         ...
 
 
-class Deployment:
+class Deployment(Course):
     """The state of one run with real clients, and the loop that moves it."""
 
     def __init__(
@@ -123,29 +123,19 @@ class Deployment:
         )
         require(evaluate_every >= 1, f"evaluate_every = {evaluate_every}: must be at least 1")
         require(bench_seconds >= 0, f"bench_seconds = {bench_seconds}: must be 0 or more")
-        self.strategy, self.task, self.world, self.stop, self.folder = strategy, task, world, stop, folder
-        self.seed, self.evaluate_every, self.keep_updates = seed, evaluate_every, keep_updates
-        self.label = label or strategy.name or type(strategy).__name__
+        label = label or strategy.name or type(strategy).__name__
+        super().__init__(strategy=strategy, stop=stop, seed=seed, label=label, evaluator=task.evaluator(seed))
+        self.task, self.world, self.folder = task, world, folder
+        self.evaluate_every, self.keep_updates = evaluate_every, keep_updates
         self._bench_seconds, self._checkpoint_seconds = bench_seconds, checkpoint_seconds
         self._target, self._command, self._progress = target, command, progress
-        self._evaluator = task.evaluator(seed)
         self.initial, self.num_trainable, self.num_frozen = task.initial(seed)
         self.num_bytes = self.initial.nbytes
-        self.record = Recorder()
         self._live = Live(folder, clock="wall")
 
-        self.now = 0.0
         self.arrived = 0.0
         """When the last answer came."""
         self.started_unix = 0.0
-        self.accepted = 0
-        self.fruitless = 0
-        self.hopeless = ""
-        self.dispatches = 0
-        self.unfilled = 0
-        """Clients that the strategy has asked for and that no idle node was there for yet."""
-        self.last_score = (-1, math.nan, math.nan)  # version, accuracy, loss
-        self.sound_at = 0
         self.in_flight: dict[int, OnTheWay] = {}
         self.clients: dict[int, int] = {}
         """The number in this run of every node ever seen."""
@@ -326,9 +316,7 @@ class Deployment:
         pause = min(LONGEST_BENCH, self._bench_seconds * 2 ** min(failures - 1, 30))
         self.benched[client] = (failures, self.now + pause)
         logger.warning("client %d, dispatch %d, %s; no work for it for %g s", client, dispatch, outcome, pause)
-        self.fruitless += 1
-        if self.fruitless >= max(GIVE_UP_AFTER, 10 * self.strategy.concurrency):
-            self.hopeless = f"hopeless: {self.fruitless} arrivals in a row not taken, the last {outcome}"
+        self.not_taken(outcome)
 
     # Evaluation and end ----------------------------------------------------------------------------------------------
 
@@ -338,17 +326,8 @@ class Deployment:
             self._evaluate()
 
     def _evaluate(self) -> None:
-        version, stop = self.strategy.version, self.stop
-        if self.last_score[0] != version:
-            score = self._evaluator(self.strategy.model, lambda: None)
-            self.last_score = (version, score.accuracy, score.loss)
+        self.judge(self.arrived, lambda: None)
         _, accuracy, loss = self.last_score
-        sound, longest = stop.diverged_below or 0.0, stop.diverged_updates or math.inf
-        if accuracy >= sound:
-            self.sound_at = self.accepted
-        elif (lasted := self.accepted - self.sound_at) >= longest:
-            self.hopeless = f"diverged: accuracy below {sound:g} for {lasted} updates"
-        self.record.evaluations.append((self.accepted, self.arrived, version, accuracy, loss))
         logger.info("%d updates, %.1f s: accuracy %.4f, loss %.4f", self.accepted, self.arrived, accuracy, loss)
 
     @property
@@ -370,29 +349,21 @@ class Deployment:
         if self.record.evaluation_frame()["updates"][-1] != self.accepted:
             self._evaluate()
         strategy = self.strategy
-        manifest = self.made_with() | {
-            "label": self.label,
-            "clock": "wall",
-            "synchronous": strategy.synchronous,
-            "refill": strategy.refill_policy,
-            "round_size": strategy.round_size,
-            "update_weight": strategy.update_weight,
-            "concurrency": strategy.concurrency,
-            "seed": self.seed,
-            "stop": self.stop.limits,
-            "fingerprint": self.fingerprint,
-            "digest": self.digest,
-            "keep_updates": self.keep_updates,
-            "model_digest": blake2b(strategy.model.tobytes(), digest_size=16).hexdigest(),
-            "ended": ended,
-            "seconds": self.now,
-            "version": strategy.version,
-            "wall_seconds": round(self.now, 3),
-            "started": self.started_unix,
-            "machine": machine(),
-            "command": self._command,
-            "target": self._target,
-        }
+        facts = self.facts(ended, wall_seconds=self.now)
+        manifest = (
+            self.made_with()
+            | facts
+            | {
+                "clock": "wall",
+                "fingerprint": self.fingerprint,
+                "digest": self.digest,
+                "keep_updates": self.keep_updates,
+                "model_digest": journal.model_digest(strategy.model),
+                "started": self.started_unix,
+                "command": self._command,
+                "target": self._target,
+            }
+        )
         run = Run(
             updates=self.record.update_frame(),
             evaluations=self.record.evaluation_frame(),

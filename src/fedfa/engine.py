@@ -20,19 +20,18 @@ import numpy as np
 
 from fedfa import checkpoint
 from fedfa.core import Strategy, Update
+from fedfa.course import Course
 from fedfa.errors import EngineError, in_a_line, require
 from fedfa.executors.base import Trained, WorkOrder
 from fedfa.live import Live
 from fedfa.place import CPU, as_array
-from fedfa.record import ACCEPTED, Recorder, Run, machine
+from fedfa.record import ACCEPTED, Run
 from fedfa.weather import CHOICE, Delay, Weather, keyed
 
 logger = logging.getLogger("fedfa")
 
 NOBODY = -1
 """Stands for a client in heap entries that only wake the engine up."""
-GIVE_UP_AFTER = 1000
-"""Arrivals in a row without an accepted one (and at least ten per slot) after which a run is hopeless."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +110,7 @@ class Idle:
         self.count += 1
 
 
-class Simulation:
+class Simulation(Course):
     """The state of one run, and the loop that moves it."""
 
     def __init__(
@@ -131,27 +130,19 @@ class Simulation:
         progress: Callable[["Simulation"], None] | None,
     ) -> None:
         strategy.check_clients(task.num_clients)
-        self.strategy, self.task, self.weather, self.stop = strategy, task, weather, stop
-        self.seed, self.evaluate_every, self.executor = seed, evaluate_every, executor
-        self.folder, self.label = folder, label
-        self._checkpoint_seconds, self._interrupted, self._progress = checkpoint_seconds, interrupted, progress
         self.place = executor.place
-        self._evaluator = task.evaluator(seed, self.place)
+        super().__init__(
+            strategy=strategy, stop=stop, seed=seed, label=label, evaluator=task.evaluator(seed, self.place)
+        )
+        self.task, self.weather, self.folder = task, weather, folder
+        self.evaluate_every, self.executor = evaluate_every, executor
+        self._checkpoint_seconds, self._interrupted, self._progress = checkpoint_seconds, interrupted, progress
         initial, self.num_trainable, self.num_frozen = task.initial(seed)
         self.initial = self.place.vector(initial)
         self.num_bytes = self.initial.nbytes
         self.forecast = weather.forecast(seed, self.num_bytes)
-        self.record = Recorder()
         self._live = None if folder is None else Live(folder)
 
-        self.now = 0.0
-        self.accepted = 0
-        self.fruitless = 0
-        self.hopeless = ""
-        self.dispatches = 0
-        self.unfilled = 0
-        self.last_score = (-1, math.nan, math.nan)  # version, accuracy, loss
-        self.sound_at = 0
         self.earlier_wall = 0.0
         self.heap: list[tuple[float, int, int]] = []
         self.in_flight: dict[int, OnTheWay] = {}
@@ -163,8 +154,6 @@ class Simulation:
         self._most_updates = math.inf if stop.updates is None else stop.updates
         self._most_seconds = math.inf if stop.seconds is None else stop.seconds
         self._enough_accuracy = math.inf if stop.accuracy is None else stop.accuracy
-        self._sound_accuracy = 0.0 if stop.diverged_below is None else stop.diverged_below
-        self._unsound_updates = math.inf if stop.diverged_updates is None else stop.diverged_updates
 
     # The loop --------------------------------------------------------------------------------------------------------
 
@@ -274,9 +263,8 @@ class Simulation:
                 self._evaluate()
                 self.record.updates.pack_if_due()
         else:
-            self.fruitless += 1
-            if self.fruitless >= max(GIVE_UP_AFTER, 10 * strategy.concurrency):
-                self.hopeless = f"hopeless: {self.fruitless} arrivals in a row not taken, the last {outcome}"
+            self.not_taken(outcome)
+            if self.hopeless:
                 logger.warning("%s is %s", self.label, self.hopeless)
 
     def _dispatch(self, number: int) -> None:
@@ -334,16 +322,7 @@ class Simulation:
         self.executor.submit(flight)
 
     def _evaluate(self) -> None:
-        version = self.strategy.version
-        if self.last_score[0] != version:
-            score = self._evaluator(self.strategy.model, self.executor.meanwhile)
-            self.last_score = (version, score.accuracy, score.loss)
-        _, accuracy, loss = self.last_score
-        if accuracy >= self._sound_accuracy:
-            self.sound_at = self.accepted
-        elif (lasted := self.accepted - self.sound_at) >= self._unsound_updates:
-            self.hopeless = f"diverged: accuracy below {self._sound_accuracy:g} for {lasted} updates"
-        self.record.evaluations.append((self.accepted, self.now, version, accuracy, loss))
+        self.judge(self.now, self.executor.meanwhile)
 
     def _reached(self) -> str:
         """Which limit has been met; empty while none has."""
@@ -390,28 +369,14 @@ class Simulation:
             evaluations = self.record.evaluation_frame()
         for flight in self.in_flight.values():
             self.executor.discard(flight.dispatch)
-        strategy = self.strategy
-        manifest = self.made_with() | {
-            "label": self.label,
-            "synchronous": strategy.synchronous,
-            "refill": strategy.refill_policy,
-            "round_size": strategy.round_size,
-            "update_weight": strategy.update_weight,
-            "concurrency": strategy.concurrency,
-            "seed": self.seed,
-            "stop": self.stop.limits,
-            **({"fingerprint": self.fingerprint, "digest": self.digest} if self.folder is not None else {}),
-            "ended": ended,
-            "seconds": self.now,
-            "version": strategy.version,
-            "wall_seconds": round(wall_seconds, 3),
-            "machine": machine(),
-        }
+        manifest = self.made_with() | self.facts(ended, wall_seconds)
+        if self.folder is not None:
+            manifest |= {"fingerprint": self.fingerprint, "digest": self.digest}
         return Run(
             updates=self.record.update_frame(),
             evaluations=evaluations,
             clients=self.task.label_counts(),
             manifest=manifest,
             folder=self.folder,
-            model=as_array(strategy.model),
+            model=as_array(self.strategy.model),
         )

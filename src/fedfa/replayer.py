@@ -5,7 +5,6 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from hashlib import blake2b
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -118,7 +117,9 @@ class Replayed:
 
     @property
     def model_digest(self) -> str:
-        return blake2b(self.strategy.model.tobytes(), digest_size=16).hexdigest()
+        from fedfa import journal
+
+        return journal.model_digest(self.strategy.model)
 
 
 def replay_journal(folder: Path, strategy_class: str | None = None) -> Replayed:

@@ -9,7 +9,7 @@ from fedfa.recipes.contenders import Contender
 from fedfa.recipes.contests import window_of
 from fedfa.recipes.figures import curves
 from fedfa.recipes.lab import Contest, Lab, Results, Section, describe
-from fedfa.recipes.tables import NOT_RUN, best_cell, final_cell, reached, row_runs, scale_note, seeds_cell, value_of
+from fedfa.recipes.tables import best_cell, final_cell, scale_note, seeds_cell, to_target, value_of
 from fedfa.recipes.workloads import Split
 from fedfa.report.grid import Grid
 from fedfa.report.shapes import number
@@ -158,14 +158,13 @@ def _answer(lab: Lab, results: Results, name: str, title: str, text: Sequence[st
         cells = []
         for contender in contest.contenders:
             row = rows.get(contender.title)
-            done, own = row is not None and row.complete, row_runs(runs, row)
             cells.append(
                 (
                     contender.title,
                     best_cell(row),
                     final_cell(row),
-                    reached(row.time_mean if done else None, row.time_sd, own) if row else NOT_RUN,
-                    number(row.updates_mean) if row and done and row.updates_mean else "–",
+                    to_target(runs, row, "time"),
+                    number(row.updates_mean) if row and row.complete and row.updates_mean else "–",
                     seeds_cell(lab, row, contest.target),
                 )
             )

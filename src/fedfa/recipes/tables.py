@@ -38,11 +38,10 @@ def _to_target(lab: Lab, results: Results, name: str, title: str, measure: str, 
         cells = []
         for contender in contest.contenders:
             row, reported = rows.get(contender.title), theirs.get(contender.row)
-            sd = row.time_sd if row and measure == "time" else None
             cells.append(
                 (
                     contender.title,
-                    reached(ours[contender.title], sd, row_runs(runs, row)) if row else NOT_RUN,
+                    to_target(runs, row, measure),
                     _times(ours.get(contender.title), best),
                     _reported(reported),
                     _times(reported, their_best),
@@ -120,13 +119,12 @@ def table5(lab: Lab, results: Results) -> Section:
         cells = []
         for c in contest.contenders:
             row = rows.get(c.title)
-            done, own = row is not None and row.complete, row_runs(runs, row)
             cells.append(
                 (
                     c.title,
-                    reached(row.time_mean if done else None, row.time_sd, own) if row else NOT_RUN,
+                    to_target(runs, row, "time"),
                     _reported(known["seconds"].get(c.row)),
-                    reached(row.rounds_mean if done else None, None, own) if row else NOT_RUN,
+                    to_target(runs, row, "rounds"),
                     _reported(known["rounds"].get(c.row)),
                     seeds_cell(lab, row, contest.target),
                     *([accuracy_cell(row.best_mean if row else None)] if whole else []),
@@ -160,14 +158,14 @@ def _times(value: Any, best: float | None) -> str:
     return f"{value / best:.1f}×" if isinstance(value, int | float) and best else "–"
 
 
-def row_runs(runs: Sequence[Run], row: Row | None) -> list[Run]:
-    return [run for run in runs if row is not None and run.label == row.label]
-
-
-def reached(value: float | None, sd: float | None, runs: Sequence[Run]) -> str:
-    """A time or a number of rounds; where there is none, why."""
-    if value is None:
-        early = {ended.split(":")[0] for run in runs if ":" in (ended := run.manifest["ended"])}
+def to_target(runs: Sequence[Run], row: Row | None, measure: str) -> str:
+    """The ``time`` or the ``rounds`` that a row took to its target; where there is none, why."""
+    if row is None:
+        return NOT_RUN
+    value, sd = getattr(row, f"{measure}_mean"), row.time_sd if measure == "time" else None
+    if value is None or not row.complete:
+        own = (run for run in runs if run.label == row.label)
+        early = {ended.split(":")[0] for run in own if ":" in (ended := run.manifest["ended"])}
         return f"{FAILED} ({', '.join(sorted(early))})" if early else FAILED
     return number(value) + ("" if sd is None else f" ± {number(sd, value)}")
 
