@@ -62,7 +62,7 @@ class EngineSettings:
 
     executor: Literal["auto", "inline", "batched", "lanes", "ray"] = "auto"
     workers: int = 0
-    """Of the ray executor; 0: one per core of the cluster."""
+    """Of the ray executor; 0: one per core, or on GPUs one per GPU, of the cluster."""
     device: Literal["auto", "cpu", "cuda"] = "cpu"
     """auto: the GPU, where there is one."""
     precision: Literal["auto", "fp32", "tf32", "bf16"] = "auto"

@@ -45,7 +45,7 @@ def simulate(
     between arrivals; when it says so the run is saved and :class:`KeyboardInterrupt` raised. ``progress`` is called
     now and then. ``device`` ("cpu", "cuda", or "auto") says where models are computed and ``precision`` ("fp32",
     "tf32", "bf16", or "auto") how; ``compile`` lets torch.compile fuse a client's step on a GPU; ``workers`` is the
-    number of Ray's (``executor="ray"``), by default one per core.
+    number of Ray's (``executor="ray"``), by default one per core, or per GPU.
     """
     import torch
 
