@@ -37,7 +37,13 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     "fedbuff": {"buffer": 5, "server_lr": 1.0, "staleness": "constant", "origin": "base", "weighting": "uniform"},
     "port": {"buffer": 5, "staleness_bound": 10, "similarity_weight": 1.0, "staleness_weight": 1.0},
     "fedfa-param": {"window": 5, "weighting": "uniform", "one_slot_per_client": False},
-    "fedfa-delta": {"window": 5, "weighting": "uniform", "origin": "base", "staleness": "constant"},
+    "fedfa-delta": {
+        "window": 5,
+        "weighting": "uniform",
+        "origin": "base",
+        "staleness": "constant",
+        "anchor": "model",
+    },
 }
 for variant, original in {
     "port-non-urgent": "port",
@@ -72,6 +78,7 @@ def reference_replay(
         item = {
             "client": arrival["client"],
             "w": params,
+            "base": base,
             "D": minus(params[:n], origin[:n]),
             "n": arrival["num_examples"] if p.get("weighting", "examples") == "examples" else 1,
             "a": arrival["num_steps"],
@@ -127,7 +134,9 @@ def fedfa(strategy: str, p: dict[str, Any], w: Vec, buffer: list[dict[str, Any]]
     weights = [i["n"] for i in buffer]
     if strategy == "fedfa-param":
         return mean([i["w"] for i in buffer], weights)
-    lr = p.get("server_lr") or 1 / p["concurrency"]
+    lr = p.get("server_lr") or (1.5 if p["anchor"] == "bases" else 1 / p["concurrency"])
+    if p["anchor"] == "bases":
+        w = mean([i["base"] for i in buffer], weights)
     if strategy == "fedfa-nova":
         steps = mean([[i["a"]] for i in buffer], weights)[0]
         return step(w, mean([[d / i["a"] for d in i["D"]] for i in buffer], weights), lr * steps, buffer, weights, n)

@@ -1,7 +1,9 @@
 """Each rule against numbers worked out in the test, a contract for all of them, and identities between them."""
 
 import copy
+from collections.abc import Callable
 from dataclasses import fields
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,6 +16,7 @@ import fedfa
 from fedfa import Arrival, replay
 from fedfa.conformance import cases, replay_case
 from fedfa.core import Flight, Strategy, Update
+from fedfa.errors import ConfigError
 from fedfa.strategies import ALL, BY_NAME
 from fedfa.vectors import Entry, Window, blend
 from reference import reference_replay
@@ -131,6 +134,15 @@ def test_fedfa_delta_takes_one_over_concurrency_by_default() -> None:
     stream = [arrival(0, 0, 3), arrival(1, 0, 5)]
     start = np.array([1.0], np.float32)
     close(replay(fedfa.FedFaDelta(window=2, concurrency=10), start, stream), [[1], [1 + 0.1 * 3]])
+
+
+def test_fedfa_delta_may_step_from_the_mean_of_the_bases() -> None:
+    stream = [arrival(0, 0, 3), arrival(1, 0, 5), arrival(2, 1, 9)]
+    one = 1 + 1.5 * (2 + 4) / 2
+    two = (1 + one) / 2 + 1.5 * (4 + (9 - one)) / 2
+    close(replay(fedfa.FedFaDelta(window=2, anchor="bases"), np.array([1.0], np.float32), stream), [[1], [one], [two]])
+    with pytest.raises(ConfigError, match="anchor = 'bases': goes with differences against them; set origin = 'base'"):
+        fedfa.FedFaDelta(anchor="bases", origin="current")
 
 
 def test_fedfa_nova_rescales_by_the_mean_steps_of_the_window() -> None:
@@ -288,11 +300,15 @@ def test_a_bad_update_changes_nothing_and_frees_its_slot(cls: type[Strategy], ba
     assert same(before, snapshot(strategy))
 
 
-@pytest.mark.parametrize("cls", ALL, ids=lambda cls: cls.name)
-def test_state_survives_a_round_trip(cls: type[Strategy]) -> None:
+def anchored() -> Strategy:
+    return fedfa.FedFaDelta(concurrency=3, window=2, anchor="bases")
+
+
+@pytest.mark.parametrize("make", [*(partial(small, cls) for cls in ALL), anchored])
+def test_state_survives_a_round_trip(make: Callable[[], Strategy]) -> None:
     rng = np.random.default_rng(1)
     results = rng.normal(size=(12, 3)).astype(np.float32)
-    whole, first, second = small(cls), small(cls), small(cls)
+    whole, first, second = make(), make(), make()
     base = np.zeros(3, np.float32)
 
     def feed(strategy: Strategy, numbers: range) -> None:
@@ -386,6 +402,7 @@ START = np.linspace(-1, 1, 6, dtype=np.float32)
             random_stream(20, 1),
         ),
         (fedfa.FedProx(concurrency=4), fedfa.FedAvg(concurrency=4), random_stream(20, 4, same_n=False)),
+        (fedfa.FedFaDelta(window=3, anchor="bases", server_lr=1.0), fedfa.FedFaParam(window=3), random_stream(20, 3)),
         (fedfa.FedFaProx(window=3), fedfa.FedFaDelta(window=3), random_stream(20, 3)),
         (fedfa.FedFaNova(window=3), fedfa.FedFaDelta(window=3), random_stream(20, 3)),
     ],

@@ -224,7 +224,7 @@ def step_of(strategy: Strategy) -> tuple[float, float, int]:
     """eta_g, the total weight of a difference, and K, of a strategy that the theorem speaks about."""
     if isinstance(strategy, FedFaParam):
         return 1.0, 1.0, strategy.window
-    if isinstance(strategy, FedFaDelta):
+    if isinstance(strategy, FedFaDelta) and strategy.anchor == "model":
         return strategy.step_size, strategy.step_size, strategy.window
     require(
         isinstance(strategy, FedBuff),

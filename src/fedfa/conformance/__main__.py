@@ -51,6 +51,11 @@ SETTINGS: dict[str, tuple[str, dict[str, Any]]] = {
     ),
     "fedfa-prox": ("fedfa-prox", {"concurrency": 4, "window": 3, "prox_mu": 0.1}),
     "fedfa-nova": ("fedfa-nova", {"concurrency": 4, "window": 3, "server_lr": 0.5}),
+    "fedfa-delta, from the bases": ("fedfa-delta", {"concurrency": 4, "window": 3, "anchor": "bases"}),
+    "fedfa-nova, from the bases": (
+        "fedfa-nova",
+        {"concurrency": 4, "window": 3, "server_lr": 1.0, "anchor": "bases", "weighting": "examples"},
+    ),
 }
 
 

@@ -4,19 +4,21 @@ Xu et al., "FedFa: A Fully Asynchronous Training Paradigm for Federated Learning
 
     FedFa-Param    window of models:        w <- (1/K) sum_k w_k
     FedFa-Delta    window of differences:   w <- w + eta_g (1/K) sum_k D_k
+                   from their bases:        w <- (1/K) sum_k w_base,k + eta_g (1/K) sum_k D_k
     with FedProx   FedFa-Delta whose clients add mu (w - w_base) to every gradient
     with FedNova   window of D_k / a_k:     w <- w + eta_g mean(a_k) (1/K) sum_k D_k / a_k
 
 The K-th arrival publishes version 1; until then the initial model stays, for partial means would show single
 updates. Every difference sits in K windows at 1/K, so its total weight is eta_g, and M_c clients move the model at
 the same time: eta_g = 1/M_c (the default) makes one generation of clients move it as far as one FedAvg round,
-eta_g = 1 is the formula as printed in the paper.
+eta_g = 1 is the formula as printed in the paper. From the models that these clients started from instead, eta_g = 1 is
+FedFa-Param, and a longer step is FedFa-Param extrapolated: their mean keeps pulling the versions together.
 """
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from fedfa.core import Flight, Origin, Strategy, Update, Weighting, example_weight
 from fedfa.errors import require
@@ -25,6 +27,10 @@ from fedfa.strategies.staleness import Staleness, staleness_function
 from fedfa.vectors import Entry, Vector, Window
 
 PAPER = "Xu et al., IJCAI 2024"
+STEP_FROM_BASES = 1.5
+"""From the mean of the bases a step of 1 is FedFa-Param; docs/reproduction.md tells what longer ones do."""
+
+Anchor = Literal["model", "bases"]
 
 
 @dataclass(kw_only=True, eq=False)
@@ -93,31 +99,56 @@ class FedFaDelta(SlidingWindow):
     name: ClassVar[str] = "fedfa-delta"
 
     server_lr: float | None = None
-    """eta_g, the total weight of one difference; by default 1/concurrency, as printed in the paper 1.0."""
+    """eta_g; by default 1/concurrency from the model, 1.5 from the bases; as printed in the paper 1.0."""
+    anchor: Anchor = "model"
+    """Step from the current model, or from the mean of the models that the window's clients started from."""
     origin: Origin = "base"
     """Differences against the model the client started from, or against the current one."""
     staleness: Staleness = "constant"
     """How a difference's weight falls with staleness."""
 
+    bases: Window | None = field(init=False, repr=False)
+
     def __post_init__(self) -> None:
         super().__post_init__()
         require(self.server_lr is None or self.server_lr > 0, f"server_lr = {self.server_lr}: must be above 0")
+        require(
+            self.anchor == "model" or self.origin == "base",
+            "anchor = 'bases': goes with differences against them; set origin = 'base'",
+        )
         self._s = staleness_function(self.staleness)
+
+    def reset(self) -> None:
+        super().reset()
+        anchored = self.anchor == "bases"
+        self.bases = Window(self.model, self.num_trainable, self.window, self.one_slot_per_client) if anchored else None
 
     @property
     def step_size(self) -> float:
-        return 1.0 / self.concurrency if self.server_lr is None else self.server_lr
+        if self.server_lr is not None:
+            return self.server_lr
+        return 1.0 / self.concurrency if self.anchor == "model" else STEP_FROM_BASES
 
     @property
     def update_weight(self) -> float | None:
-        return self.step_size if self.origin == "base" else None
+        return self.step_size if (self.anchor, self.origin) == ("model", "base") else None
+
+    def aggregate(self, update: Update, in_flight: Mapping[int, Flight]) -> Vector | None:
+        if self.bases is not None:
+            n_k = example_weight(update, self.weighting)
+            self.bases.add(Entry(update.base, n_k, n_k, 0.0, update.client))
+        return super().aggregate(update, in_flight)
 
     def entry(self, update: Update, n_k: float) -> Entry:
         s = self._s(self.staleness_of(update))
         return Entry(self.delta(update, self.origin), weight=n_k, head_weight=n_k * s, client=update.client)
 
     def next_model(self) -> Vector:
-        return self.results.step_from(self.model, self.step_size / self.results.weight)
+        return self.results.step_from(self.start(), self.step_size / self.results.weight)
+
+    def start(self) -> Vector:
+        """What the step is taken from."""
+        return self.model if self.bases is None else self.bases.mean()
 
 
 @dataclass(kw_only=True, eq=False)
@@ -141,4 +172,4 @@ class FedFaNova(FedFaDelta):
 
     def next_model(self) -> Vector:
         mean_steps = self.results.weighted_steps / self.results.weight
-        return self.results.step_from(self.model, self.step_size * mean_steps / self.results.weight)
+        return self.results.step_from(self.start(), self.step_size * mean_steps / self.results.weight)
