@@ -6,10 +6,10 @@ other seeds earlier. Within a stage the leading strategies come first.
 
 STAGES = (
     "mild split",  # every strategy to its target
-    "texts",  # the same on texts: cheap
     "delta",  # the search for a good FedFa-Delta
     "hard split",
     "second seeds",  # of the leading strategies on the mild split
+    "texts",  # every strategy on texts
     "refill",
     "mixing",
     "windows",

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 LAST_LEADING = 3
+BASES = "anchor=bases:server_lr=1.5"
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +25,8 @@ def contenders(window: int) -> tuple[Contender, ...]:
     """All strategies of Table 1, for a window (or buffer) of this size.
 
     FedBuff twice: as the common frameworks have it (the mean of K models, new work in batches), and as its own paper
-    has it (differences, stale ones count less, new work at once). FedFa-Delta with three server steps.
+    has it (differences, stale ones count less, new work at once). FedFa-Delta with three steps from the current model and
+    one from the models that its clients started from.
     """
     k = window
     return (
@@ -36,6 +38,7 @@ def contenders(window: int) -> tuple[Contender, ...]:
         Contender(f"port-non-urgent:buffer={k}", "Port-Non-Urgent", "port-non-urgent", 4),
         Contender(f"fedfa-param:window={k}", "FedFa-Param", "fedfa-param"),
         Contender(f"fedfa-delta:window={k}", "FedFa-Delta 1/M_c", "fedfa-delta", 1),
+        Contender(f"fedfa-delta:window={k}:{BASES}", "FedFa-Delta 1.5 from bases", "fedfa-delta", 1),
         Contender(f"fedfa-delta:window={k}:server_lr={1 / k:g}", "FedFa-Delta 1/K", "fedfa-delta", 6),
         Contender(f"fedfa-delta:window={k}:server_lr=1.0", "FedFa-Delta as printed", "fedfa-delta", 6),
     )
@@ -44,6 +47,11 @@ def contenders(window: int) -> tuple[Contender, ...]:
 def some(window: int, *rows: str) -> tuple[Contender, ...]:
     """The contenders that answer these rows."""
     return tuple(contender for contender in contenders(window) if contender.row in rows)
+
+
+def leading(window: int, *rows: str) -> tuple[Contender, ...]:
+    """Those of them that lead."""
+    return tuple(contender for contender in some(window, *rows) if contender.leading)
 
 
 def extended(window: int) -> tuple[Contender, ...]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from fedfa.data import TEXTS
 from fedfa.experiment import Experiment
-from fedfa.recipes.contenders import Contender, contenders, extended, some
+from fedfa.recipes.contenders import Contender, contenders, extended, leading, some
 from fedfa.recipes.lab import Contest, Lab, paper
 from fedfa.recipes.workloads import EMBEDDED, Split, Workload
 from fedfa.strategies import BY_NAME as STRATEGIES
@@ -61,7 +61,7 @@ def concurrencies(lab: Lab) -> list[Contest]:
                     f"{split.name}-mc{concurrency}",
                     f"{workload.titled(split)}, M_c = {concurrency}",
                     lab.experiment(workload, split, workload.sweep, **changes),
-                    some(window, "fedavg", "fedbuff", "fedfa-delta"),
+                    leading(window, "fedavg", "fedbuff", "fedfa-delta"),
                     "concurrency",
                 )
             )

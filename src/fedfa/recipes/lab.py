@@ -265,7 +265,7 @@ class Lab:
         if not (point.folder / "manifest.json").exists():
             return None
         run = read_run(point.folder)
-        here, there = _settings(point.experiment.as_table()), _settings(run.config)
+        here, there = _settings(point.experiment.as_table()), _recorded(run)
         for key in sorted(here.keys() | there.keys()):
             if here.get(key) != there.get(key) and not (self.only_show and key in OF_THE_MACHINE):
                 raise ConfigError(
@@ -288,6 +288,7 @@ class Lab:
 TO_TARGET = "-to-target"
 ADJUSTABLE = {"stop.seconds", "stop.diverged_updates", "local.epochs", "local.lr"}
 """Settings of a recipe that a user may change all the same."""
+UNTOUCHED = ("compare.", "data.folder", "engine.threads", "engine.check", "stop.diverged")
 OF_THE_MACHINE = {
     "model.weights",
     *(f"engine.{key}" for key in ("executor", "workers", "device", "precision", "compile")),
@@ -299,14 +300,22 @@ def full_length(folder: Path) -> Path:
     return folder.with_name(folder.name.removesuffix(TO_TARGET))
 
 
+def _recorded(run: Run) -> dict[str, Any]:
+    """A run's settings; those that came later than it are what they are by default."""
+    try:
+        return _settings(from_table(run.config).as_table())
+    except ConfigError:  # made with a setting that is gone
+        return _settings(run.config)
+
+
 def _settings(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Settings by dotted key, but for those that change nothing of a run."""
+    """Settings by dotted key, but for those that change nothing of a run, or only when to give it up."""
     flat: dict[str, Any] = {}
     for key, value in table.items():
         path = f"{prefix}{key}"
         if isinstance(value, Mapping):
             flat |= _settings(value, f"{path}.")
-        elif value is not None and not path.startswith(("compare.", "data.folder", "engine.threads", "engine.check")):
+        elif value is not None and not path.startswith(UNTOUCHED):
             flat[path] = list(value) if isinstance(value, tuple) else value
     return flat
 

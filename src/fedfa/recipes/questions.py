@@ -36,7 +36,7 @@ def searched(split: Split, what: str = "") -> str:
 
 
 def deltas(lab: Lab) -> list[Contest]:
-    """Steps from the model a client started from or from the current one, staleness weights, and GroupNorm."""
+    """Differences against the model a client started from or the current one, anchors, staleness weights, GroupNorm."""
     found = []
     for workload, split in lab.last_splits():
         usual = lab.experiment(workload, split, workload.search)
@@ -51,6 +51,7 @@ def deltas(lab: Lab) -> list[Contest]:
         name = searched(split)
         found += [
             Contest(name, f"{title}: from the model started from", usual, (param, *base), "delta"),
+            Contest(name, f"{title}: from the bases of the window", usual, (param, base[0], *from_bases(k)), "delta"),
             Contest(name, f"{title}: from the current model", usual, (param, base[0], *current), "delta"),
             Contest(name, f"{title}: staleness weights", usual, (param, *base[:2], *weighed), "delta"),
         ]
@@ -58,7 +59,9 @@ def deltas(lab: Lab) -> list[Contest]:
             lr = GROUP_NORM_LR * usual.local.lr
             group = lab.experiment(workload, split, workload.search, model__norm="group", local__lr=lr)
             found.append(
-                Contest(searched(split, "group"), f"{title}: GroupNorm", group, (param, *base, *current[:2]), "delta")
+                Contest(
+                    searched(split, "group"), f"{title}: GroupNorm", group, (param, *base[:2], *from_bases(k)), "delta"
+                )
             )
     return found
 
@@ -78,10 +81,19 @@ def steps(experiment: Experiment, k: int, origin: str) -> tuple[Contender, ...]:
     )
 
 
+def from_bases(k: int) -> tuple[Contender, ...]:
+    """FedFa-Delta from the mean of the models its clients started from, where a step of 1 is FedFa-Param."""
+    return tuple(
+        Contender(f"fedfa-delta:window={k}:anchor=bases:server_lr={size}", f"Delta {size} from bases", "fedfa-delta")
+        for size in (1.2, 1.5, 2.0)
+    )
+
+
 def delta(lab: Lab, results: Results) -> Section:
     text = [
-        "FedFa-Delta with the server step eta_g as named, differences against the model a client started from or "
-        "against the current one, and less weight for stale ones; FedFa-Param beside it."
+        "FedFa-Delta with the server step eta_g as named: from the current model or from the mean of the models that the "
+        "window's clients started from (where a step of 1 is FedFa-Param), differences against the model a client "
+        "started from or against the current one, and less weight for stale ones; FedFa-Param beside it."
     ]
     return _answer(lab, results, "delta", "Which reading of FedFa-Delta does what", text)
 

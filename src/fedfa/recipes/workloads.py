@@ -84,7 +84,7 @@ CIFAR10 = Workload(
         "strategy.window": 5,
         "engine.evaluate_every": 20,
         "engine.device": "auto",
-        "stop.diverged_below": 0.15,
+        "stop.diverged_below": 0.2,
     },
     smoke={
         "data.fraction": 0.02,
@@ -108,7 +108,7 @@ CIFAR10 = Workload(
             "IID, alpha = 5",
             0.70,
             0.18,
-            {"data.alpha": 5.0, "stop.seconds": 6000.0, "stop.diverged_updates": 300},
+            {"data.alpha": 5.0, "stop.seconds": 6000.0, "stop.diverged_below": 0.3, "stop.diverged_updates": 300},
         ),
     ),
     search={"compare.target": 0.60, "stop.updates": 340, "stop.seconds": None, "stop.diverged_updates": 160},
