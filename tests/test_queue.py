@@ -129,7 +129,7 @@ def test_everything_is_shown_without_any_run(scale, tmp_path: Path, monkeypatch:
     assert text.startswith(f"# By hand\n\n{BEGIN}\n")
     assert text.endswith(f"{END}\n\nalso by hand\n")
     assert "\nold\n" not in text
-    assert "| FedFa-Param | not run | – | 1,102 | 1.3× | not run |" in text
+    assert "| FedFa-Param | not run | – | 1,102 | 1.3× | – | not run |" in text
     assert f"`fedfa paper table1 --scale {scale} --seeds 0,1 --data DIR`" in text
     again = file.read_text()
     make(order, command="fedfa paper all --show", markdown=file)
@@ -141,14 +141,25 @@ def test_seeds_that_are_missing_are_told(tmp_path: Path) -> None:
     runs = [make_run("FedAvg", (0.5, 0.8)), make_run("FedAvg", (0.5, 0.8), seed=1), make_run("FedFa-Param", (0.75,))]
     here = lab(tmp_path, seeds=(0, 1))
     rows = {row[0]: row for row in table1(here, [(chosen, runs)]).grids[0].rows}
-    assert rows["FedAvg"][5] == "2 of 2"
-    assert rows["FedFa-Param"][5] == "1 of 1 (1 not run)"
-    assert rows["FedAsync"][1:] == ("not run", "–", "failed", "–", "not run", "–")
+    assert rows["FedAvg"][6] == "2 of 2"
+    assert rows["FedFa-Param"][6] == "1 of 1 (1 not run)"
+    assert rows["FedAsync"][1:] == ("not run", "–", "failed", "–", "–", "not run", "–")
     assert [row[4] for row in table3(here, [(chosen, runs)]).grids[0].rows] == ["2", "1 (1 not run)", "not run"]
     lost = make_run("FedAsync", (0.1,))
     lost.manifest["ended"] = "diverged: accuracy below 0.15 for 300 updates"
     rows = {row[0]: row for row in table1(here, [(chosen, [*runs, lost])]).grids[0].rows}
     assert rows["FedAsync"][1] == "failed (diverged)"
+
+
+def test_one_lucky_evaluation_is_not_a_steady_one(tmp_path: Path) -> None:
+    chosen = contest("cifar10-iid", ("FedAvg", "fedavg"), ("FedFa-Param", "fedfa-param"))
+    lucky, steady = make_run("FedAvg", (0.5, 0.8, 0.5, 0.6)), make_run("FedFa-Param", (0.5, 0.69, 0.7, 0.72))
+    assert lucky.time_to(0.7) is not None
+    assert lucky.steady_time_to(0.68) is None
+    assert steady.steady_time_to(0.68) == steady.evaluations["seconds"][3]
+    grid = table1(lab(tmp_path), [(chosen, [lucky, steady])]).grids[0]
+    assert grid.headers[5].endswith("mean of 3 at 68 % (s)")
+    assert [row[5] != "–" for row in grid.rows] == [False, True]
 
 
 def test_records_are_enough_to_show(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

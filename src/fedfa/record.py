@@ -178,6 +178,15 @@ class Run:
         first = self._first_at(accuracy)
         return None if first is None else first["seconds"]
 
+    def steady_time_to(self, accuracy: float, over: int = 3) -> float | None:
+        """Virtual seconds until the mean of so many evaluations in a row first showed this accuracy.
+
+        A single evaluation may be lucky, and luck favours rules whose accuracy jumps up and down.
+        """
+        means = self.evaluations.with_columns(pl.col("accuracy").rolling_mean(over))
+        hits = means.filter(pl.col("accuracy") >= accuracy)
+        return hits["seconds"][0] if len(hits) else None
+
     def updates_to(self, accuracy: float) -> int | None:
         """Accepted updates until an evaluation first showed this accuracy; None if none did."""
         first = self._first_at(accuracy)

@@ -25,8 +25,8 @@ def contenders(window: int) -> tuple[Contender, ...]:
     """All strategies of Table 1, for a window (or buffer) of this size.
 
     FedBuff twice: as the common frameworks have it (the mean of K models, new work in batches), and as its own paper
-    has it (differences, stale ones count less, new work at once). FedFa-Delta with three steps from the current model and
-    one from the models that its clients started from.
+    has it (differences, stale ones count less, new work at once). FedFa-Delta with three steps from the current model,
+    and one from the models that its clients started from.
     """
     k = window
     return (

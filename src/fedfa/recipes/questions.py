@@ -17,6 +17,8 @@ from fedfa.report.tables import percent, summarise
 
 GROUP_NORM_LR = 5.0
 """GroupNorm is tried with this times the local step of BatchNorm."""
+RECALIBRATE = 2000
+"""Training examples on which BatchNorm's statistics are measured anew, to tell what averaging them costs."""
 MILD = {"kind": "lognormal", "median": 7.5, "sigma": 0.35}
 HEAVY = {"kind": "pareto", "scale": 3.0, "shape": 1.5, "cap": 120.0}
 WEATHERS: Mapping[str, tuple[str, Any]] = {
@@ -57,12 +59,11 @@ def deltas(lab: Lab) -> list[Contest]:
         ]
         if usual.model.name == "resnet18":
             lr = GROUP_NORM_LR * usual.local.lr
+            anew = lab.experiment(workload, split, workload.search, model__recalibrate=RECALIBRATE)
+            some = (param, base[0], *from_bases(k))
+            found.append(Contest(searched(split, "anew"), f"{title}: statistics measured anew", anew, some, "delta"))
             group = lab.experiment(workload, split, workload.search, model__norm="group", local__lr=lr)
-            found.append(
-                Contest(
-                    searched(split, "group"), f"{title}: GroupNorm", group, (param, *base[:2], *from_bases(k)), "delta"
-                )
-            )
+            found.append(Contest(searched(split, "group"), f"{title}: GroupNorm", group, some, "delta"))
     return found
 
 
@@ -91,8 +92,8 @@ def from_bases(k: int) -> tuple[Contender, ...]:
 
 def delta(lab: Lab, results: Results) -> Section:
     text = [
-        "FedFa-Delta with the server step eta_g as named: from the current model or from the mean of the models that the "
-        "window's clients started from (where a step of 1 is FedFa-Param), differences against the model a client "
+        "FedFa-Delta with the server step eta_g as named: from the current model or from the mean of the models that "
+        "the window's clients started from (where a step of 1 is FedFa-Param), differences against the model a client "
         "started from or against the current one, and less weight for stale ones; FedFa-Param beside it."
     ]
     return _answer(lab, results, "delta", "Which reading of FedFa-Delta does what", text)
