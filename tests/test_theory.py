@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -190,6 +191,14 @@ def test_the_largest_weight_tells_steady_from_growing(share: float, steady: bool
     weight = share * theory.largest_weight(setting, 10)
     last = measured(fedfa.FedFaDelta(concurrency=10, window=5, server_lr=weight), weight, lr=0.1)[2]
     assert (last < 1.0) is steady
+
+
+@pytest.mark.parametrize(("concurrency", "window"), [(2, 1), (10, 5), (20, 1), (20, 10)])
+def test_steps_from_the_bases_bear_any_concurrency(concurrency: int, window: int) -> None:
+    """With clients that go all the way (eta_l L = 1), steps below 2 are steady; far above, none is."""
+    rule = partial(fedfa.FedFaDelta, concurrency=concurrency, window=window, anchor="bases")
+    assert measured(rule(server_lr=1.5), 1.5, lr=1.0)[2] < 5.0
+    assert measured(rule(server_lr=5.0), 5.0, lr=1.0)[2] > 1e6
 
 
 # Measured ------------------------------------------------------------------------------------------------------------
