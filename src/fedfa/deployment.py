@@ -75,6 +75,8 @@ class Failure(NamedTuple):
 
     dispatch: int
     outcome: str
+    blameless: bool = False
+    """Whether it is known not to be the node's fault, which then is not benched."""
 
 
 class Nodes(NamedTuple):
@@ -197,7 +199,7 @@ class Deployment(Course):
             return
         which: dict[str, Any] = {"client": flight.client, "dispatch": flight.dispatch}
         if isinstance(event, Failure):
-            self._note("lost", **which, outcome=event.outcome)
+            self._note("lost", **which, outcome=event.outcome, blameless=event.blameless)
             return
         done = event.trained
         if wrong := self._unusable(done.params):
