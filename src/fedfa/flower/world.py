@@ -112,7 +112,7 @@ class FlowerWorld:
         return self._event(reply, order, time.monotonic() - started)
 
     def _push(self, message: Message) -> str:
-        """The message's ticket, empty where it is not taken. The SuperLink knows a message that comes twice by its id."""
+        """The message's ticket, empty where it is not taken; one that comes twice the SuperLink knows by its id."""
         pauses = iter(AGAIN_AFTER)
         while True:
             try:

@@ -1,6 +1,7 @@
 """``fault`` in a node's config says how it fails: one word, or one for each order in turn, the last from then on.
 
-``fault-until`` says up to which dispatch. Into the file ``trace`` it writes when it was done with which dispatch.
+After a resume it is the last at once. ``fault-until`` says up to which dispatch. Into the file ``trace`` it writes
+when it was done with which dispatch.
 """
 
 import os
@@ -39,7 +40,8 @@ def _(message: Message, context: Context) -> Message:
     dispatch, node = message.content["config"]["dispatch"], context.node_config
     past = context.state.setdefault("past", ConfigRecord({"orders": 0, "dispatch": -1}))
     faults = node.get("fault", "none").split(",")
-    fault = faults[min(past["orders"], len(faults) - 1)] if dispatch < node.get("fault-until", 10**9) else "none"
+    turn = -1 if context.run_config["resume"] else min(past["orders"], len(faults) - 1)
+    fault = faults[turn] if dispatch < node.get("fault-until", 10**9) else "none"
     match fault:
         case "raise":
             raise ZeroDivisionError("as it was told")
