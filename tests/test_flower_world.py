@@ -116,7 +116,7 @@ def test_what_goes_wrong_has_one_outcome_each(grid: FakeGrid, ttl: float, outcom
     assert event(grid, ttl) == Failure(7, outcome)
 
 
-def test_a_superlink_that_was_away_calls_nodes_gone_that_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_lost_while_the_superlink_is_away_is_not_blamed_on_the_node(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(world, "AWAY_SECONDS", 0.5)
 
     def go_away(made: world.FlowerWorld) -> None:

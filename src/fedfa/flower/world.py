@@ -32,15 +32,15 @@ AGAIN_AFTER = (1.0, 5.0, 10.0, 20.0)
 AWAY_SECONDS = 20.0
 """A SuperLink that has not said for so long which nodes there are was away."""
 RETURN_SECONDS = 60.0
-"""For so long after that it may call nodes gone that just have not reported to it again."""
+"""For so long after that, what is lost is not blamed on the nodes: they may just not have reported to it again."""
 
-EXPIRED, ANSWER_GONE, NODE_GONE = 3, 4, 5
+EXPIRED, ANSWER_GONE = 3, 4
 _REASONS = {
     1: "failed: the client app could not be loaded",
     2: "failed: the client app raised",
     EXPIRED: "lost: no answer in time",
     ANSWER_GONE: "lost: the answer is gone",
-    NODE_GONE: "lost: the node is gone",
+    5: "lost: the node is gone",
     7: "failed: the node does not trust the app",
     8: "failed: the client's process died",
 }
@@ -139,16 +139,14 @@ class FlowerWorld:
         return None
 
     def _event(self, reply: Message | None, order: Order, seconds: float) -> Event:
-        if reply is None:
-            return Failure(order.dispatch, _REASONS[EXPIRED])
-        if not reply.has_error():
+        if reply is not None and not reply.has_error():
             return Answer(order.dispatch, self._wire.answer(reply.content, order))
-        code, reason = reply.error.code, (reply.error.reason or "").strip()
+        code, reason = (EXPIRED, "") if reply is None else (reply.error.code, (reply.error.reason or "").strip())
         if code == EXPIRED and seconds + 1 < self._ttl:  # Flower says the same where an upload broke off
             code = ANSWER_GONE
         said = f" ({' '.join(reason.split())[:200]})" if reason and code in (1, 2) else ""
         outcome = _REASONS.get(code, f"failed: code {code}") + said
-        return Failure(order.dispatch, outcome, blameless=code == NODE_GONE and self._superlink_was_away())
+        return Failure(order.dispatch, outcome, blameless=outcome.startswith("lost") and self._superlink_was_away())
 
     def _superlink_was_away(self) -> bool:
         now = time.monotonic()
