@@ -2,7 +2,8 @@
 
 The checkpoint holds everything the next arrival depends on: clock, heap, who is in flight from which model, the
 strategy's window, the generator that draws clients, results already computed, and the rows so far. It may be
-written between any two arrivals; a run continued from it takes the very same course.
+written between any two arrivals; a run continued from it takes the very same course. What a deployment saves beyond
+that is in :mod:`fedfa.deployment`.
 """
 
 import hashlib
@@ -24,9 +25,10 @@ from fedfa.record import atomic
 from fedfa.weather import Delay
 
 if TYPE_CHECKING:
-    from fedfa.engine import OnTheWay, Simulation
+    from fedfa.deployment import Deployment
+    from fedfa.engine import Simulation
 
-_PLAIN = ("now", "accepted", "fruitless", "dispatches", "unfilled", "wake_at", "sound_at")
+_COMMON = ("now", "accepted", "fruitless", "dispatches", "unfilled", "sound_at")
 
 
 def fingerprint(engine: "Simulation") -> str:
@@ -38,25 +40,23 @@ def hashed(settings: Mapping[str, Any]) -> str:
     return hashlib.blake2b(json.dumps(settings, sort_keys=True).encode(), digest_size=16).hexdigest()
 
 
+def check_same(engine: "Simulation | Deployment", fingerprint: str) -> None:
+    """Raise unless what is to be continued was started with the same settings."""
+    if fingerprint != engine.fingerprint:
+        raise RecordError(f"{engine.folder}: was started with other settings; resume with the same ones")
+
+
 def save(engine: "Simulation", wall_seconds: float) -> None:
     """Write the checkpoint, if the run has a folder."""
     if engine.folder is None:
         return
-    state = {name: getattr(engine, name) for name in _PLAIN}
-    state |= {
-        "fingerprint": engine.fingerprint,
+    state = common_state(engine, "wake_at") | {
         "earlier_wall": wall_seconds,
-        "last_score": engine.last_score,
         "heap": engine.heap,
-        "flights": [_without_base(flight) for flight in engine.in_flight.values()],
-        "bases": {flight.base_version: flight.base for flight in engine.in_flight.values()},
         "counts": _as_array(engine.counts),
         "idle_count": engine.idle.count,
         "idle_moved": _as_array(engine.idle.moved),
-        "random": engine.random.getstate(),
-        "strategy": engine.strategy.state_dict(),
         "finished": {dispatch: done.state_dict() for dispatch, done in engine.executor.finished().items()},
-        "record": engine.record.state_dict(),
     }
     write_tree(engine.folder / "checkpoint.npz", state)
 
@@ -71,27 +71,46 @@ def load(engine: "Simulation") -> bool:
     if not path.exists():
         return False
     state = read_tree(path, engine.place)
-    if state["fingerprint"] != engine.fingerprint:
-        raise RecordError(f"{engine.folder}: was started with other settings; resume with the same ones")
-    for name in (*_PLAIN, "earlier_wall"):
-        setattr(engine, name, state[name])
-    engine.last_score = tuple(state["last_score"])
+    flights = restore_common(engine, state, "wake_at", "earlier_wall")
     engine.heap = [tuple(entry) for entry in state["heap"]]
     heapify(engine.heap)
     engine.counts = _as_dict(state["counts"])
     engine.idle.count, engine.idle.moved = state["idle_count"], _as_dict(state["idle_moved"])
-    kind, numbers, gauss = state["random"]
-    engine.random.setstate((kind, tuple(numbers), gauss))
-    engine.strategy.load_state_dict(state["strategy"])
-    engine.record.load_state_dict(state["record"])
-    for saved in state["flights"]:
-        delay, base = Delay(*saved.pop("delay")), state["bases"][saved["base_version"]]
-        flight = OnTheWay(**saved, base=base, delay=delay)
+    for saved in flights:
+        delay = Delay(*saved.pop("delay"))
+        flight = OnTheWay(**saved, delay=delay)
         engine.in_flight[flight.client] = flight
         if not delay.lost:
             engine.executor.submit(flight)
     engine.executor.restore({dispatch: Trained(**done) for dispatch, done in state["finished"].items()})
     return True
+
+
+def common_state(engine: "Simulation | Deployment", *more: str) -> dict[str, Any]:
+    """What either engine saves of itself, with the attributes of these names."""
+    flights = engine.in_flight.values()
+    return {name: getattr(engine, name) for name in (*_COMMON, *more)} | {
+        "fingerprint": engine.fingerprint,
+        "last_score": engine.last_score,
+        "flights": [_without_base(flight) for flight in flights],
+        "bases": {flight.base_version: flight.base for flight in flights},
+        "random": engine.random.getstate(),
+        "strategy": engine.strategy.state_dict(),
+        "record": engine.record.state_dict(),
+    }
+
+
+def restore_common(engine: "Simulation | Deployment", state: Mapping[str, Any], *more: str) -> list[dict[str, Any]]:
+    """The counterpart; returns the fields of what was in flight."""
+    check_same(engine, state["fingerprint"])
+    for name in (*_COMMON, *more):
+        setattr(engine, name, state[name])
+    engine.last_score = tuple(state["last_score"])
+    kind, numbers, gauss = state["random"]
+    engine.random.setstate((kind, tuple(numbers), gauss))
+    engine.strategy.load_state_dict(state["strategy"])
+    engine.record.load_state_dict(state["record"])
+    return [saved | {"base": state["bases"][saved["base_version"]]} for saved in state["flights"]]
 
 
 def write_tree(path: Path, state: Mapping[str, Any]) -> None:
@@ -136,7 +155,7 @@ def read_tree(path: Path, place: Place = CPU) -> dict[str, Any]:
     return decode(json.loads(arrays["tree"].tobytes()))
 
 
-def _without_base(flight: "OnTheWay") -> dict[str, Any]:
+def _without_base(flight: Any) -> dict[str, Any]:
     """A flight's values, but for the model it started from, which others may share."""
     return {field.name: getattr(flight, field.name) for field in fields(flight) if field.name != "base"}
 

@@ -39,7 +39,8 @@ LONGEST_BENCH = 600.0
 """A node that fails again and again is tried once in so many seconds."""
 LARGEST_SEGMENT = 1 << 30
 """Bytes of journal after which a checkpoint is written, however recent the last one."""
-_PLAIN = ("now", "arrived", "started_unix", "accepted", "fruitless", "dispatches", "unfilled", "sound_at")
+_SAVED = ("arrived", "started_unix", "clients", "benched")
+"""What a checkpoint holds beyond what a simulation's does."""
 
 
 @dataclass(slots=True)
@@ -75,6 +76,8 @@ class Failure(NamedTuple):
 
     dispatch: int
     outcome: str
+    blameless: bool = False
+    """Whether it is known not to be the node's fault, which then is not benched."""
 
 
 class Nodes(NamedTuple):
@@ -197,7 +200,7 @@ class Deployment(Course):
             return
         which: dict[str, Any] = {"client": flight.client, "dispatch": flight.dispatch}
         if isinstance(event, Failure):
-            self._note("lost", **which, outcome=event.outcome)
+            self._note("lost", **which, outcome=event.outcome, blameless=event.blameless)
             return
         done = event.trained
         if wrong := self._unusable(done.params):
@@ -435,7 +438,7 @@ class Deployment(Course):
         first = self._load() if (self.folder / "checkpoint.npz").exists() else 0
         for entry in journal.read(folder, first):
             if entry.header["kind"] == "begin":
-                self._check_same(entry.header["fingerprint"])
+                checkpoint.check_same(self, entry.header["fingerprint"])
             if entry.header["kind"] == "dispatch":
                 self.random.random()
             self._apply(*entry)
@@ -448,13 +451,9 @@ class Deployment(Course):
             self._note("lost", client=flight.client, dispatch=flight.dispatch, outcome=outcome, blameless=True)
         self._save()
 
-    def _check_same(self, fingerprint: str) -> None:
-        if fingerprint != self.fingerprint:
-            raise RecordError(f"{self.folder}: was started with other settings; resume with the same ones")
-
     def _finished_run(self) -> Run:
         run = read_run(self.folder)
-        self._check_same(run.manifest["fingerprint"])
+        checkpoint.check_same(self, run.manifest["fingerprint"])
         return run
 
     def _save_if_due(self) -> None:
@@ -465,20 +464,7 @@ class Deployment(Course):
     def _save(self) -> None:
         """A checkpoint, after which the journal starts anew."""
         assert self._journal is not None
-        state = {name: getattr(self, name) for name in _PLAIN}
-        flights = self.in_flight.values()
-        state |= {
-            "segment": self._journal.next_segment(),
-            "fingerprint": self.fingerprint,
-            "last_score": self.last_score,
-            "flights": [[f.dispatch, f.base_version, f.client, f.started, f.node] for f in flights],
-            "bases": {flight.base_version: flight.base for flight in flights},
-            "clients": self.clients,
-            "benched": self.benched,
-            "random": self.random.getstate(),
-            "strategy": self.strategy.state_dict(),
-            "record": self.record.state_dict(),
-        }
+        state = checkpoint.common_state(self, *_SAVED) | {"segment": self._journal.next_segment()}
         checkpoint.write_tree(self.folder / "checkpoint.npz", state)
         if not self.keep_updates:
             self._journal.drop_before(state["segment"])
@@ -487,17 +473,7 @@ class Deployment(Course):
     def _load(self) -> int:
         """Read the checkpoint; the number of the first journal segment after it."""
         state = checkpoint.read_tree(self.folder / "checkpoint.npz")
-        self._check_same(state["fingerprint"])
-        for name in _PLAIN:
-            setattr(self, name, state[name])
-        self.last_score = tuple(state["last_score"])
-        self.clients = state["clients"]
-        self.benched = {client: (failures, until) for client, (failures, until) in state["benched"].items()}
-        kind, numbers, gauss = state["random"]
-        self.random.setstate((kind, tuple(numbers), gauss))
-        self.strategy.load_state_dict(state["strategy"])
-        self.record.load_state_dict(state["record"])
-        for dispatch, base_version, client, started, node in state["flights"]:
-            base = state["bases"][base_version]
-            self.in_flight[client] = OnTheWay(dispatch, base_version, client, base, started, node)
+        for flight in checkpoint.restore_common(self, state, *_SAVED):
+            self.in_flight[flight["client"]] = OnTheWay(**flight)
+        self.benched = {client: (failures, until) for client, (failures, until) in self.benched.items()}
         return state["segment"]

@@ -1,7 +1,11 @@
 """The server's side: a Flower ServerApp that runs any fedfa strategy on the nodes there are."""
 
 import logging
+import signal
 import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from flwr.app import Context
@@ -45,19 +49,49 @@ def serve(grid: Grid, task: TaskSource, settings: DeploymentSettings, strategy: 
         strategy = make_strategy(strategy_settings({}, settings.strategy), "strategy")
     world = FlowerWorld(grid, Server(made, settings.seed, settings.wire), settings.ttl_seconds)
     try:
-        return Deployment(
-            strategy=strategy,
-            task=made,
-            world=world,
-            stop=Stop(settings.stop_updates or None, settings.stop_seconds or None, settings.stop_accuracy or None),
-            folder=Path(settings.out).absolute(),
-            seed=settings.seed,
-            evaluate_every=settings.evaluate_every,
-            keep_updates=settings.keep_updates,
-            bench_seconds=settings.bench_seconds,
-            checkpoint_seconds=settings.checkpoint_seconds,
-            target=settings.target or None,
-            command="flwr run",
-        ).run(settings.resume)
+        with stopped_in_order():
+            return Deployment(
+                strategy=strategy,
+                task=made,
+                world=world,
+                stop=Stop(settings.stop_updates or None, settings.stop_seconds or None, settings.stop_accuracy or None),
+                folder=Path(settings.out).absolute(),
+                seed=settings.seed,
+                evaluate_every=settings.evaluate_every,
+                keep_updates=settings.keep_updates,
+                bench_seconds=settings.bench_seconds,
+                checkpoint_seconds=settings.checkpoint_seconds,
+                target=settings.target or None,
+                command="flwr run",
+            ).run(settings.resume)
     finally:
         world.close()
+
+
+@contextmanager
+def stopped_in_order() -> Iterator[None]:
+    """Flower stops a ServerApp with a signal and soon ends its process; first let the run say so in its folder.
+
+    It does so after ``flwr stop``, and when a SuperLink comes back that has given the run up.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    flowers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    came: list[int] = []
+
+    def stop(number: int, _: object) -> None:
+        came.append(number)
+        if len(came) == 1:
+            raise KeyboardInterrupt
+
+    for number in flowers:
+        signal.signal(number, stop)
+    try:
+        yield
+    finally:
+        for number, handler in flowers.items():
+            signal.signal(number, handler)
+        if came:
+            logger.warning("stopped before the end; what was accepted is on disk, go on with resume=true")
+            signal.raise_signal(came[0])

@@ -2,9 +2,13 @@
 
 ``Grid.pull_messages`` blocks while a reply is still being uploaded, so a single loop over all messages would let one
 slow uplink delay everyone. With a thread each, nobody waits for anybody; the answers meet in one queue.
+
+While the SuperLink is away the Grid's calls block: Flower tries again until it is back. What they raise comes from a
+SuperLink that answers, but cannot do now what it is asked.
 """
 
 import logging
+import math
 import threading
 import time
 from queue import SimpleQueue
@@ -23,12 +27,19 @@ MOST_POLLS_PER_SECOND = 100
 LONGEST_PAUSE = 10.0
 GRACE_SECONDS = 60.0
 """After its time to live a message is given up even if Flower has not said so."""
+AGAIN_AFTER = (1.0, 5.0, 10.0, 20.0)
+"""Pauses before a message that could not be sent is sent again."""
+AWAY_SECONDS = 20.0
+"""A SuperLink that has not said for so long which nodes there are was away."""
+RETURN_SECONDS = 60.0
+"""For so long after that, what is lost is not blamed on the nodes: they may just not have reported to it again."""
 
+EXPIRED, ANSWER_GONE = 3, 4
 _REASONS = {
     1: "failed: the client app could not be loaded",
     2: "failed: the client app raised",
-    3: "lost: no answer in time",
-    4: "lost: the answer is gone",
+    EXPIRED: "lost: no answer in time",
+    ANSWER_GONE: "lost: the answer is gone",
     5: "lost: the node is gone",
     7: "failed: the node does not trust the app",
     8: "failed: the client's process died",
@@ -43,6 +54,8 @@ class FlowerWorld:
         self._grid, self._wire, self._ttl = grid, wire, ttl_seconds
         self._closed = threading.Event()
         self._out = 0
+        self._heard = time.monotonic()
+        self._doubtful_until = -math.inf
         self._thread(self._look_for_nodes)
 
     def send(self, node: int, order: Order) -> None:
@@ -59,10 +72,15 @@ class FlowerWorld:
         while not self._closed.wait(1.0 if known else 0.2):
             try:
                 present = frozenset(self._grid.get_node_ids())
-            except Exception as error:  # the SuperLink may be restarting
-                logger.warning("the SuperLink does not answer (%s); trying again", in_a_line(error))
+            except Exception as error:
+                logger.warning("the SuperLink does not say which nodes there are (%s)", in_a_line(error))
                 self._closed.wait(LONGEST_PAUSE)
                 continue
+            now = time.monotonic()
+            if now - self._heard > AWAY_SECONDS:
+                logger.warning("the SuperLink was away for %.0f s; going on", now - self._heard)
+                self._doubtful_until = now + RETURN_SECONDS
+            self._heard = now
             if present != known:
                 known = present
                 self.events.put(Nodes(present))
@@ -71,8 +89,8 @@ class FlowerWorld:
         """Whatever happens, exactly one event follows: a collector that died silently would hold its slot forever."""
         self._out += 1
         try:
-            reply = self._exchange(Message(self._wire.order(order), node, MessageType.TRAIN, ttl=self._ttl))
-            self.events.put(self._event(reply, order))
+            message = Message(self._wire.order(order), node, MessageType.TRAIN, ttl=self._ttl)
+            self.events.put(self._exchange(message, order))
         except WireError as error:
             self.events.put(Failure(order.dispatch, f"refused: {error}"))
         except Exception as error:
@@ -80,13 +98,33 @@ class FlowerWorld:
         finally:
             self._out -= 1
 
-    def _exchange(self, message: Message) -> Message | None:
-        """Push, then pull until the reply is there; None where it never comes."""
-        until = time.monotonic() + self._ttl + GRACE_SECONDS
-        (ticket,) = self._grid.push_messages([message]) or (None,)
-        if ticket is None:
-            raise WireError("the SuperLink did not take the message")
+    def _exchange(self, message: Message, order: Order) -> Event:
+        """Push, then pull until the reply is there or will never come."""
+        started = time.monotonic()
+        try:
+            ticket = self._push(message)
+        except Exception as error:
+            return Failure(order.dispatch, f"lost: the order could not be sent ({in_a_line(error)})", blameless=True)
+        if not ticket:
+            return Failure(order.dispatch, "lost: the SuperLink did not take the order")
         message.content = RecordDict()  # the model in it is no longer needed
+        reply = self._pull(ticket, started + self._ttl + GRACE_SECONDS)
+        return self._event(reply, order, time.monotonic() - started)
+
+    def _push(self, message: Message) -> str:
+        """The message's ticket, empty where it is not taken; one that comes twice the SuperLink knows by its id."""
+        pauses = iter(AGAIN_AFTER)
+        while True:
+            try:
+                (ticket,) = self._grid.push_messages([message]) or ("",)
+                return ticket
+            except Exception as error:
+                pause = next(pauses, None)
+                if pause is None or self._closed.wait(pause):
+                    raise
+                logger.warning("an order could not be sent (%s); trying again", in_a_line(error))
+
+    def _pull(self, ticket: str, until: float) -> Message | None:
         pause = 0.0
         while time.monotonic() < until:
             if self._closed.wait(max(POLL_SECONDS, self._out / MOST_POLLS_PER_SECOND, pause)):
@@ -95,16 +133,21 @@ class FlowerWorld:
                 for reply in self._grid.pull_messages([ticket]):
                     return reply
                 pause = 0.0
-            except Exception as error:  # the SuperLink may be restarting
+            except Exception as error:
                 logger.warning("an answer could not be fetched (%s); trying again", in_a_line(error))
                 pause = min(LONGEST_PAUSE, 2 * pause + 1)
         return None
 
-    def _event(self, reply: Message | None, order: Order) -> Event:
-        if reply is None:
-            return Failure(order.dispatch, "lost: no answer in time")
-        if reply.has_error():
-            code, reason = reply.error.code, (reply.error.reason or "").strip()
-            said = f" ({' '.join(reason.split())[:200]})" if reason and code in (1, 2) else ""
-            return Failure(order.dispatch, _REASONS.get(code, f"failed: code {code}") + said)
-        return Answer(order.dispatch, self._wire.answer(reply.content, order))
+    def _event(self, reply: Message | None, order: Order, seconds: float) -> Event:
+        if reply is not None and not reply.has_error():
+            return Answer(order.dispatch, self._wire.answer(reply.content, order))
+        code, reason = (EXPIRED, "") if reply is None else (reply.error.code, (reply.error.reason or "").strip())
+        if code == EXPIRED and seconds + 1 < self._ttl:  # Flower says the same where an upload broke off
+            code = ANSWER_GONE
+        said = f" ({' '.join(reason.split())[:200]})" if reason and code in (1, 2) else ""
+        outcome = _REASONS.get(code, f"failed: code {code}") + said
+        return Failure(order.dispatch, outcome, blameless=outcome.startswith("lost") and self._superlink_was_away())
+
+    def _superlink_was_away(self) -> bool:
+        now = time.monotonic()
+        return now - self._heard > AWAY_SECONDS or now < self._doubtful_until

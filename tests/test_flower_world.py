@@ -1,0 +1,152 @@
+"""Flower's Grid as the engine sees it, with a Grid that fails on command instead of daemons."""
+
+import os
+import signal
+import time
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("flwr")
+
+from fedfa.deployment import Answer, Event, Failure, Nodes, Order
+from fedfa.executors.base import Trained
+from fedfa.flower import server, world
+from fedfa.flower.wire import WireError
+
+ORDER = Order(7, 3, np.zeros(2, np.float32), 1, 0.0, 0)
+TRAINED = Trained(np.ones(2, np.float32), 3, 4.0, 0.5)
+
+
+class Wire:
+    """Content is what it is."""
+
+    def order(self, order: Order) -> Any:
+        return order
+
+    def answer(self, content: Any, order: Order) -> Trained:
+        if isinstance(content, Exception):
+            raise content
+        return content
+
+
+class FakeGrid:
+    """Answers a pushed message with what ``reply`` says after so many failed attempts to push and to pull."""
+
+    def __init__(self, reply: Any, unsent: int = 0, unfetched: int = 0, ticket: str = "ticket") -> None:
+        self.reply, self.unsent, self.unfetched, self.ticket = reply, unsent, unfetched, ticket
+        self.pushed: list[Any] = []
+        self.look: Callable[[], list[int]] = lambda: [5]
+
+    def get_node_ids(self) -> list[int]:
+        return self.look()
+
+    def push_messages(self, messages: list[Any]) -> list[str]:
+        self.pushed += messages
+        if len(self.pushed) <= self.unsent:
+            raise ConnectionError("as it was told")
+        return [self.ticket]
+
+    def pull_messages(self, tickets: list[str]) -> list[Any]:
+        assert tickets == ["ticket"]
+        self.unfetched -= 1
+        if self.unfetched >= 0:
+            raise ConnectionError("as it was told")
+        return [] if self.reply is None else [self.reply]
+
+
+def content(what: Any) -> Any:
+    return SimpleNamespace(has_error=lambda: False, content=what)
+
+
+def error(code: int, reason: str = "") -> Any:
+    return SimpleNamespace(has_error=lambda: True, error=SimpleNamespace(code=code, reason=reason))
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("POLL_SECONDS", "LONGEST_PAUSE", "GRACE_SECONDS"):
+        monkeypatch.setattr(world, name, 0.01)
+    monkeypatch.setattr(world, "AGAIN_AFTER", (0.01, 0.01))
+    monkeypatch.setattr(world, "Message", lambda made, node, kind, ttl: SimpleNamespace(content=made, node=node))
+
+
+def event(grid: FakeGrid, ttl: float = 100.0, after: Callable[[world.FlowerWorld], object] = lambda _: None) -> Event:
+    """What comes of an order to node 5."""
+    made = world.FlowerWorld(grid, Wire(), ttl)  # pyright: ignore[reportArgumentType]
+    try:
+        assert made.events.get(timeout=5) == Nodes(frozenset({5}))
+        after(made)
+        made.send(5, ORDER)
+        return made.events.get(timeout=5)
+    finally:
+        made.close()
+
+
+def test_an_answer_arrives_though_the_superlink_fails_now_and_then() -> None:
+    grid = FakeGrid(content(TRAINED), unsent=2, unfetched=3)
+    assert event(grid) == Answer(7, TRAINED)
+    assert len({id(message) for message in grid.pushed}) == 1, "the very same message, or clients would train twice"
+
+
+def test_an_order_that_cannot_be_sent_is_not_the_nodes_fault() -> None:
+    lost = event(FakeGrid(content(TRAINED), unsent=3))
+    assert lost == Failure(7, "lost: the order could not be sent (ConnectionError: as it was told)", blameless=True)
+
+
+@pytest.mark.parametrize(
+    ("grid", "ttl", "outcome"),
+    [
+        (FakeGrid(None, ticket=""), 9.0, "lost: the SuperLink did not take the order"),
+        (FakeGrid(None), 0.1, "lost: no answer in time"),
+        (FakeGrid(error(3, "expired")), 0.5, "lost: no answer in time"),
+        (FakeGrid(error(3, "the upload broke off")), 9.0, "lost: the answer is gone"),
+        (FakeGrid(error(5)), 9.0, "lost: the node is gone"),
+        (FakeGrid(error(2, "a\n  b")), 9.0, "failed: the client app raised (a b)"),
+        (FakeGrid(error(8)), 9.0, "failed: the client's process died"),
+        (FakeGrid(error(77)), 9.0, "failed: code 77"),
+        (FakeGrid(content(WireError("wrong shape"))), 9.0, "refused: wrong shape"),
+        (FakeGrid(content(KeyError("x"))), 9.0, "lost: KeyError: 'x'"),
+    ],
+)
+def test_what_goes_wrong_has_one_outcome_each(grid: FakeGrid, ttl: float, outcome: str) -> None:
+    assert event(grid, ttl) == Failure(7, outcome)
+
+
+def test_what_is_lost_while_the_superlink_is_away_is_not_blamed_on_the_node(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(world, "AWAY_SECONDS", 0.5)
+
+    def go_away(made: world.FlowerWorld) -> None:
+        def look() -> list[int]:
+            time.sleep(3.0)
+            return [5]
+
+        made._grid.look = look  # pyright: ignore[reportAttributeAccessIssue]
+        time.sleep(1.0)
+
+    assert event(FakeGrid(error(5)), after=go_away) == Failure(7, "lost: the node is gone", blameless=True)
+
+
+def test_a_signal_ends_the_run_before_flower_ends_the_process(caplog: pytest.LogCaptureFixture) -> None:
+    seen: list[str] = []
+    before = signal.signal(signal.SIGTERM, lambda number, frame: seen.append("flower"))
+
+    def run() -> None:
+        with server.stopped_in_order():
+            try:
+                os.kill(os.getpid(), signal.SIGTERM)
+                time.sleep(5)
+            finally:
+                os.kill(os.getpid(), signal.SIGTERM)  # impatient, and does not disturb the clean-up
+                seen.append("run")
+
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            run()
+        assert seen == ["run", "flower"]
+        assert "go on with resume=true" in caplog.text
+    finally:
+        signal.signal(signal.SIGTERM, before)
