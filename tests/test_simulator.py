@@ -13,9 +13,10 @@ import torch
 from polars.testing import assert_frame_equal
 
 import fedfa
-from fedfa import Stop, Weather, simulate
+from fedfa import Stop, Weather, checkpoint, simulate
 from fedfa.core import Flight, Strategy, Update
 from fedfa.engine import Idle
+from fedfa.errors import RecordError
 from fedfa.experiment import DataSettings, data_task
 from fedfa.models import ModelSettings
 from fedfa.record import ACCEPTED, find_runs, read_run
@@ -454,3 +455,21 @@ def test_runs_that_differ_in_more_than_the_seed_are_told_apart(task: fedfa.Task,
         quick("fedasync", task, out=tmp_path / name, seed=seed, stop=Stop(updates=stop))
     assert {run.label for run in find_runs(tmp_path / "a")} == {"fedasync"}
     assert [run.label for run in find_runs(tmp_path / "c")] == ["fedasync (x)", "fedasync (y)"]
+
+
+def test_a_checkpoint_keeps_a_shared_vector_once(tmp_path: Path) -> None:
+    path, shared = tmp_path / "checkpoint.npz", np.arange(3.0)
+    checkpoint.write_tree(path, {"bases": {1: shared, 2: shared}, "window": [shared, shared + 1]})
+    with np.load(path) as file:
+        assert len(file.files) == 3  # the tree and two vectors
+    state = checkpoint.read_tree(path)
+    np.testing.assert_array_equal(state["bases"][2], shared)
+    np.testing.assert_array_equal(state["window"][1], shared + 1)
+
+
+def test_a_checkpoint_of_another_version_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "checkpoint.npz"
+    checkpoint.write_tree(path, {"now": 1.0})
+    monkeypatch.setattr(checkpoint, "FORMAT", checkpoint.FORMAT + 1)
+    with pytest.raises(RecordError, match="was written by another version of fedfa"):
+        checkpoint.read_tree(path)

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from fedfa.deployment import Deployment
     from fedfa.engine import Simulation
 
+FORMAT = 2
+"""Raised whenever what a checkpoint holds changes."""
 _COMMON = ("now", "accepted", "fruitless", "dispatches", "unfilled", "sound_at")
 
 
@@ -114,23 +116,28 @@ def restore_common(engine: "Simulation | Deployment", state: Mapping[str, Any], 
 
 
 def write_tree(path: Path, state: Mapping[str, Any]) -> None:
-    """Plain values as JSON, arrays beside them."""
+    """Plain values as JSON, arrays beside them, each once however many places hold it."""
     arrays: list[np.ndarray] = []
+    places: dict[int, int] = {}
+
+    def place_of(value: Any) -> int:
+        if id(value) not in places:
+            arrays.append(as_array(value) if isinstance(value, Tensor) else value)
+            places[id(value)] = len(arrays) - 1
+        return places[id(value)]
 
     def encode(value: Any) -> Any:
         if isinstance(value, np.ndarray):
-            arrays.append(value)
-            return {"$array": len(arrays) - 1}
+            return {"$array": place_of(value)}
         if isinstance(value, Tensor):
-            arrays.append(as_array(value))
-            return {"$vector": len(arrays) - 1}
+            return {"$vector": place_of(value)}
         if isinstance(value, Mapping):
             return {"$items": [[encode(key), encode(item)] for key, item in value.items()]}
         if isinstance(value, list | tuple):
             return [encode(item) for item in value]
         return value.item() if isinstance(value, np.generic) else value
 
-    text = json.dumps(encode(state))
+    text = json.dumps({"format": FORMAT, "state": encode(state)})
     with atomic(path) as file:
         named: dict[str, Any] = {f"a{number}": array for number, array in enumerate(arrays)}
         np.savez(file, tree=np.frombuffer(text.encode(), np.uint8), **named)
@@ -152,7 +159,10 @@ def read_tree(path: Path, place: Place = CPU) -> dict[str, Any]:
             return {decode(key): decode(item) for key, item in value["$items"]}
         return [decode(item) for item in value] if isinstance(value, list) else value
 
-    return decode(json.loads(arrays["tree"].tobytes()))
+    tree = json.loads(arrays["tree"].tobytes())
+    if tree.get("format") != FORMAT:
+        raise RecordError(f"{path}: was written by another version of fedfa; go on with that one, or in a new folder")
+    return decode(tree["state"])
 
 
 def _without_base(flight: Any) -> dict[str, Any]:

@@ -62,7 +62,8 @@ def standing(state: dict[str, Any], folder: str = "") -> tuple[str, str]:
         case "finished":
             return "finished", f"finished: {state['ended']}"
         case "interrupted" | "saved":
-            return "stopped", "interrupted; continue it with the command that began it, and --resume"
+            how = "-c resume=true" if state.get("clock") == "wall" else "--resume"
+            return "stopped", f"interrupted; continue it with the command that began it, and {how}"
         case "waiting":
             return "waiting", f"waiting: there is no run in {folder} yet"
         case why:
