@@ -18,6 +18,7 @@ from fedfa.recipes import BY_NAME, RECIPES
 from fedfa.recipes.kitchen import choose, make, standing
 from fedfa.recipes.lab import Lab
 from fedfa.recipes.markdown import BEGIN, END, check_markdown
+from fedfa.recipes.questions import faster_cell
 from fedfa.recipes.tables import table1, table3
 from fedfa.recipes.workloads import CIFAR10, DIGITS, SENT140, SST2
 from fedfa.record import read_run
@@ -151,6 +152,9 @@ def test_seeds_that_are_missing_are_told(tmp_path: Path) -> None:
     assert rows["FedAsync"][1] == "failed (diverged)"
 
 
+SLOW = (0.2, 0.3, 0.4, 0.45, 0.5, 0.6, 0.8)
+
+
 def test_one_lucky_evaluation_is_not_a_steady_one(tmp_path: Path) -> None:
     chosen = contest("cifar10-iid", ("FedAvg", "fedavg"), ("FedFa-Param", "fedfa-param"))
     lucky, steady = make_run("FedAvg", (0.5, 0.8, 0.5, 0.6)), make_run("FedFa-Param", (0.5, 0.69, 0.7, 0.72))
@@ -160,6 +164,19 @@ def test_one_lucky_evaluation_is_not_a_steady_one(tmp_path: Path) -> None:
     grid = table1(lab(tmp_path), [(chosen, [lucky, steady])]).grids[0]
     assert grid.headers[5].endswith("mean of 3 at 68 % (s)")
     assert [row[5] != "–" for row in grid.rows] == [False, True]
+
+
+def test_strategies_are_compared_seed_by_seed(tmp_path: Path) -> None:
+    chosen = contest("cifar10-iid-search", ("FedFa-Param", "fedfa-param"), ("Delta 1/K", "fedfa-delta"))
+    runs = [make_run("FedFa-Param", scores, seed=seed) for seed, scores in enumerate([SLOW[2:], SLOW])]
+    runs += [make_run("Delta 1/K", scores, seed=seed) for seed, scores in enumerate([SLOW[4:], SLOW])]
+    param, delta_ = chosen.contenders
+    took = [run.time_to(chosen.target) for run in runs]
+    assert took[3] == took[1]
+    expected = math.sqrt((took[0] or 0) / (took[2] or 1))
+    assert faster_cell(chosen, runs, delta_) == f"{expected:.2f} (1.00 to {expected**2:.2f})"
+    assert faster_cell(chosen, runs, param) == "–"
+    assert faster_cell(chosen, [*runs[:3], make_run("Delta 1/K", (0.2,), seed=1)], delta_) == "–"  # one never got there
 
 
 def test_records_are_enough_to_show(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
