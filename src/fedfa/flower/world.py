@@ -19,6 +19,8 @@ from fedfa.flower.wire import Server, WireError
 logger = logging.getLogger("fedfa")
 
 POLL_SECONDS = 0.25
+SHARE_OF_THE_WAIT = 0.02
+"""A pause between polls grows to this share of the time waited: every poll costs the SuperLink processor time."""
 MOST_POLLS_PER_SECOND = 100
 LONGEST_PAUSE = 10.0
 GRACE_SECONDS = 60.0
@@ -82,14 +84,14 @@ class FlowerWorld:
 
     def _exchange(self, message: Message) -> Message | None:
         """Push, then pull until the reply is there; None where it never comes."""
-        until = time.monotonic() + self._ttl + GRACE_SECONDS
         (ticket,) = self._grid.push_messages([message]) or (None,)
         if ticket is None:
             raise WireError("the SuperLink did not take the message")
         message.content = RecordDict()  # the model in it is no longer needed
-        pause = 0.0
-        while time.monotonic() < until:
-            if self._closed.wait(max(POLL_SECONDS, self._out / MOST_POLLS_PER_SECOND, pause)):
+        pause, sent = 0.0, time.monotonic()
+        while (waited := time.monotonic() - sent) < self._ttl + GRACE_SECONDS:
+            patience = min(LONGEST_PAUSE, SHARE_OF_THE_WAIT * waited)
+            if self._closed.wait(max(POLL_SECONDS, patience, self._out / MOST_POLLS_PER_SECOND, pause)):
                 break
             try:
                 for reply in self._grid.pull_messages([ticket]):
