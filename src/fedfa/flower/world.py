@@ -9,7 +9,7 @@ import threading
 import time
 from queue import SimpleQueue
 
-from flwr.app import Message, MessageType, RecordDict
+from flwr.app import Message, MessageType
 from flwr.serverapp import Grid
 
 from fedfa.deployment import Answer, Event, Failure, Nodes, Order
@@ -19,8 +19,11 @@ from fedfa.flower.wire import Server, WireError
 logger = logging.getLogger("fedfa")
 
 POLL_SECONDS = 0.25
+JOURNEYS = 2.0
+"""A poll that finds an answer half uploaded costs 1 s, then 2 s more and so on, for so long Flower waits before it asks
+for the rest. So the pause between polls is at least so many times what the model took on its way out."""
 SHARE_OF_THE_WAIT = 0.02
-"""A pause between polls grows to this share of the time waited: every poll costs the SuperLink processor time."""
+"""And at least this share of the time waited: every poll costs the SuperLink processor time."""
 MOST_POLLS_PER_SECOND = 100
 LONGEST_PAUSE = 10.0
 GRACE_SECONDS = 60.0
@@ -45,6 +48,7 @@ class FlowerWorld:
         self._grid, self._wire, self._ttl = grid, wire, ttl_seconds
         self._closed = threading.Event()
         self._out = 0
+        self._sending = threading.Lock()
         self._thread(self._look_for_nodes)
 
     def send(self, node: int, order: Order) -> None:
@@ -73,8 +77,7 @@ class FlowerWorld:
         """Whatever happens, exactly one event follows: a collector that died silently would hold its slot forever."""
         self._out += 1
         try:
-            reply = self._exchange(Message(self._wire.order(order), node, MessageType.TRAIN, ttl=self._ttl))
-            self.events.put(self._event(reply, order))
+            self.events.put(self._event(self._exchange(node, order), order))
         except WireError as error:
             self.events.put(Failure(order.dispatch, f"refused: {error}"))
         except Exception as error:
@@ -82,15 +85,22 @@ class FlowerWorld:
         finally:
             self._out -= 1
 
-    def _exchange(self, message: Message) -> Message | None:
-        """Push, then pull until the reply is there; None where it never comes."""
-        (ticket,) = self._grid.push_messages([message]) or (None,)
+    def _exchange(self, node: int, order: Order) -> Message | None:
+        """Push, then pull until the reply is there; None where it never comes.
+
+        One pushes at a time: all pushes share one way, and side by side they would all arrive as late as the last.
+        """
+        with self._sending:
+            began = time.monotonic()
+            message = Message(self._wire.order(order), node, MessageType.TRAIN, ttl=self._ttl)
+            (ticket,) = self._grid.push_messages([message]) or (None,)
+            del message  # the model in it is no longer needed
         if ticket is None:
             raise WireError("the SuperLink did not take the message")
-        message.content = RecordDict()  # the model in it is no longer needed
         pause, sent = 0.0, time.monotonic()
+        journey = sent - began
         while (waited := time.monotonic() - sent) < self._ttl + GRACE_SECONDS:
-            patience = min(LONGEST_PAUSE, SHARE_OF_THE_WAIT * waited)
+            patience = min(LONGEST_PAUSE, max(JOURNEYS * journey, SHARE_OF_THE_WAIT * waited))
             if self._closed.wait(max(POLL_SECONDS, patience, self._out / MOST_POLLS_PER_SECOND, pause)):
                 break
             try:
