@@ -2,7 +2,8 @@
 
 A real SuperLink and real SuperNodes on loopback, the same initial model and the same client app for both, whose
 training takes no time: what is left is the way of a model to a client and back. Ours also keeps its journal (every
-update is on disk before it counts). The two take turns on the same federation. Prints, for each run,
+update is on disk before it counts). The two take turns, each time with daemons of their own: what a run leaves on its
+way would hold up the next one. Prints, for each run,
 
     seconds per update, from the first answer of the second wave on;
     the round trip of a dispatch, from its sending to the server having the answer, median (least to most);
@@ -26,21 +27,21 @@ WIDTHS = {"20 kB": 70, "1 MB": 512, "2 MB": 724, "45 MB": 3354}
 PROGRAMS = ("flower-superlink", "flower-supernode", "flwr-serverapp", "flwr-clientapp")
 
 
-def one_run(
-    federation: Federation, out: Path, by_hand: bool, width: int, options: argparse.Namespace, peaks: dict[str, int]
-) -> dict[str, Any]:
-    config = {
-        "by-hand": by_hand, "width": width, "nodes": options.nodes, "stop-updates": options.updates,
-        "strategy": f"fedfa-param:concurrency={options.nodes}:window=2", "out": str(out),
-    }  # fmt: skip
-    process = federation.start_run(APP, config, quiet=True)
-    while process.poll() is None:
-        note_memory(federation, peaks)
-        time.sleep(1)
-    if process.returncode:
-        raise SystemExit(f"flwr run failed: {(federation.folder / 'run.log').read_text()[-2000:]}")
-    exchanges = json.loads(Path(f"{out}.exchanges").read_text())
-    lines = Path(f"{out}.trained").read_text().splitlines()
+def one_run(by_hand: bool, width: int, options: argparse.Namespace, peaks: dict[str, int]) -> dict[str, Any]:
+    with Federation(nodes=options.nodes) as federation:
+        out = federation.folder / "run"
+        config = {
+            "by-hand": by_hand, "width": width, "nodes": options.nodes, "stop-updates": options.updates,
+            "strategy": f"fedfa-param:concurrency={options.nodes}:window=2", "out": str(out),
+        }  # fmt: skip
+        process = federation.start_run(APP, config, quiet=True)
+        while process.poll() is None:
+            note_memory(federation, peaks)
+            time.sleep(1)
+        if process.returncode:
+            raise SystemExit(f"flwr run failed: {(federation.folder / 'run.log').read_text()[-2000:]}")
+        exchanges = json.loads(Path(f"{out}.exchanges").read_text())
+        lines = Path(f"{out}.trained").read_text().splitlines()
     trained = {int(dispatch): (float(at), float(spent)) for dispatch, at, spent in map(str.split, lines)}
     counted = exchanges[options.nodes :]
     return {
@@ -72,30 +73,22 @@ def main() -> None:
     parser.add_argument("--nodes", type=int, default=2)
     parser.add_argument("--updates", type=int, default=14)
     parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--sizes", nargs="+", choices=list(WIDTHS), default=["1 MB", "45 MB"], help="small ones first")
+    parser.add_argument("--sizes", nargs="+", choices=list(WIDTHS), default=["1 MB", "45 MB"])
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     found = {}
-    with Federation(nodes=options.nodes) as federation:
-        runs = federation.folder / "runs"
-        runs.mkdir()
-        for size in options.sizes:
-            ways: dict[str, list[dict[str, Any]]] = {"by hand": [], "fedfa": []}
-            peaks: dict[str, int] = {}
-            for repeat in range(options.repeats):
-                for way, done in ways.items():
-                    out = runs / f"{size} {way} {repeat}".replace(" ", "-")
-                    done.append(one_run(federation, out, way == "by hand", WIDTHS[size], options, peaks))
-                    words = [f"{key} {spread(done[-1][key])}" for key in list(done[-1])[1:]]
-                    print(
-                        f"{size}, {way}: {done[-1]['seconds per update']:.2f} s per update;",
-                        ", ".join(words),
-                        flush=True,
-                    )
-            middle = {way: statistics.median(run["seconds per update"] for run in done) for way, done in ways.items()}
-            found[size] = {
-                "runs": ways, "median": middle, "ratio": middle["fedfa"] / middle["by hand"], "peak MB": peaks,
-            }  # fmt: skip
+    for size in options.sizes:
+        ways: dict[str, list[dict[str, Any]]] = {"by hand": [], "fedfa": []}
+        peaks: dict[str, int] = {}
+        for _ in range(options.repeats):
+            for way, done in ways.items():
+                done.append(one_run(way == "by hand", WIDTHS[size], options, peaks))
+                words = ", ".join(f"{key} {spread(done[-1][key])}" for key in list(done[-1])[1:])
+                print(f"{size}, {way}: {done[-1]['seconds per update']:.2f} s per update; {words}", flush=True)
+        middle = {way: statistics.median(run["seconds per update"] for run in done) for way, done in ways.items()}
+        found[size] = {
+            "runs": ways, "median": middle, "ratio": middle["fedfa"] / middle["by hand"], "peak MB": peaks,
+        }  # fmt: skip
     for size, one in found.items():
         median = one["median"]
         print(f"{size}: by hand {median['by hand']:.2f} s, fedfa {median['fedfa']:.2f} s, ratio {one['ratio']:.3f}")
