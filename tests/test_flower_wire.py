@@ -47,6 +47,13 @@ def test_an_answer_survives_the_journey(task: Task, order: Order) -> None:
     assert seen.params.tobytes() == trained.params.tobytes()
 
 
+@pytest.mark.parametrize("length", [1, 7, 100_003])
+def test_arrays_are_byte_for_byte_those_of_flower(length: int) -> None:
+    vector = np.random.default_rng(0).standard_normal(length).astype(np.float32)
+    assert wire.array_from(vector) == Array(vector)
+    assert wire.array_from(vector[::2]) == Array(vector[::2].copy())
+
+
 def test_named_tensors_mean_the_same_as_the_flat_vector(task: Task, order: Order) -> None:
     """Also for convolutions, which lie channels last in the flat vector, and buffers; steps are worked out."""
     server = wire.Server(task, 0, "named")

@@ -1,3 +1,5 @@
+import time
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -13,15 +15,17 @@ from fedfa.flower import client_app
 app = ClientApp()
 
 
-def train(module: nn.Module, order: Order, node: Any) -> Trained:
-    with torch.no_grad():
-        for parameter in module.parameters():
-            parameter.add_(0.01)
-    return Trained(None, 10, 1.0, 0.5)
-
-
 @app.train()
 def _(message: Message, context: Context) -> Message:
-    """The width is known only now."""
-    width = int(context.run_config["width"])
-    return client_app(model=task(width).model, train=train)(message, context)
+    """Only now are the width known, and where to note when which dispatch was done and at what cost so far."""
+    config = context.run_config
+
+    def train(module: nn.Module, order: Order, node: Any) -> Trained:
+        with torch.no_grad():
+            for parameter in module.parameters():
+                parameter.add_(0.01)
+        with Path(f"{config['out']}.trained").open("a") as trace:
+            trace.write(f"{order.dispatch} {time.time()} {time.process_time()}\n")
+        return Trained(None, 10, 1.0, 0.5)
+
+    return client_app(model=task(int(config["width"])).model, train=train)(message, context)

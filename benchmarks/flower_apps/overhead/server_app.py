@@ -1,4 +1,7 @@
-"""fedfa's server, or with ``by-hand`` the asynchronous loop that one would write with Flower's own calls."""
+"""fedfa's server, or with ``by-hand`` the asynchronous loop that one would write with Flower's own calls.
+
+Both begin with the same model: Flower moves equal pieces of an array only once, so a model of zeros travels for less.
+"""
 
 import json
 import time
@@ -15,43 +18,51 @@ from fedfa.flower.server import serve
 
 app = ServerApp()
 POLL_SECONDS = 0.25
+Exchange = tuple[int, float, float]
+"""Number of a dispatch; when it was sent and when it was answered, in Unix time."""
 
 
-def by_hand(grid: Grid, width: int, num_nodes: int, updates: int) -> list[float]:
-    """When each update came: the mean of the last two models, a new task for a node as soon as it has answered."""
+def by_hand(grid: Grid, model: np.ndarray, num_nodes: int, updates: int) -> list[Exchange]:
+    """The mean of the last two models, and a new task for a node as soon as it has answered."""
     while len(nodes := list(grid.get_node_ids())) < num_nodes:
         time.sleep(0.2)
-    model = np.zeros(width * width + width, np.float32)
     window: deque[np.ndarray] = deque(maxlen=2)
-    out: dict[str, int] = {}
-    arrived: list[float] = []
+    out: dict[str, tuple[int, int, float]] = {}
+    done: list[Exchange] = []
 
     def send(node: int) -> None:
-        config = {"dispatch": len(arrived), "base-version": 0, "epochs": 1, "prox-mu": 0.0, "seed": 0}
+        dispatch, sent = len(done) + len(out), time.time()
+        config = {"dispatch": dispatch, "base-version": 0, "epochs": 1, "prox-mu": 0.0, "seed": 0}
         content = RecordDict({"arrays": ArrayRecord({"flat": Array(model)}), "config": ConfigRecord(config)})
         (ticket,) = grid.push_messages([Message(content, node, MessageType.TRAIN)])
-        out[ticket] = node
+        out[ticket] = node, dispatch, sent
 
     for node in nodes:
         send(node)
-    while len(arrived) < updates:
+    while len(done) < updates:
         for reply in grid.pull_messages(list(out)):
-            node = out.pop(reply.metadata.reply_to_message_id)
+            node, dispatch, sent = out.pop(reply.metadata.reply_to_message_id)
             window.append(reply.content["arrays"]["flat"].numpy())
             model = np.mean(window, axis=0)
-            arrived.append(time.time())
+            done.append((dispatch, sent, time.time()))
             send(node)
         time.sleep(POLL_SECONDS)
-    return arrived
+    return done
+
+
+def by_fedfa(grid: Grid, context: Context, width: int) -> list[Exchange]:
+    run = serve(grid, task(width), settings_of(context.run_config))
+    start = run.manifest["started"]
+    rows = run.updates.select("dispatch", "dispatched_seconds", "seconds").iter_rows()
+    return [(dispatch, start + sent, start + arrived) for dispatch, sent, arrived in rows]
 
 
 @app.main()
 def _(grid: Grid, context: Context) -> None:
     config = context.run_config
-    width, folder = int(config["width"]), Path(str(config["out"]))
+    width = int(config["width"])
     if config["by-hand"]:
-        arrived = by_hand(grid, width, int(config["nodes"]), int(config["stop-updates"]))
+        done = by_hand(grid, task(width).initial(0).vector, int(config["nodes"]), int(config["stop-updates"]))
     else:
-        arrived = serve(grid, task(width), settings_of(config)).updates["seconds"].to_list()
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "arrived.json").write_text(json.dumps(arrived))
+        done = by_fedfa(grid, context, width)
+    Path(f"{config['out']}.exchanges").write_text(json.dumps(done))

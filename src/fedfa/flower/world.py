@@ -12,8 +12,9 @@ import math
 import threading
 import time
 from queue import SimpleQueue
+from typing import NamedTuple
 
-from flwr.app import Message, MessageType, RecordDict
+from flwr.app import Message, MessageType
 from flwr.serverapp import Grid
 
 from fedfa.deployment import Answer, Event, Failure, Nodes, Order
@@ -23,6 +24,11 @@ from fedfa.flower.wire import Server, WireError
 logger = logging.getLogger("fedfa")
 
 POLL_SECONDS = 0.25
+JOURNEYS = 2.0
+"""A poll that finds an answer half uploaded costs 1 s, then 2 s more and so on, for so long Flower waits before it asks
+for the rest. So the pause between polls is at least so many times what the model took on its way out."""
+SHARE_OF_THE_WAIT = 0.02
+"""And at least this share of the time waited: every poll costs the SuperLink processor time."""
 MOST_POLLS_PER_SECOND = 100
 LONGEST_PAUSE = 10.0
 GRACE_SECONDS = 60.0
@@ -46,6 +52,16 @@ _REASONS = {
 }
 
 
+class Sent(NamedTuple):
+    """A message that is out."""
+
+    ticket: str
+    """Empty where the SuperLink did not take it."""
+    made: float
+    journey: float
+    """Seconds it took on its way to the SuperLink."""
+
+
 class FlowerWorld:
     """Sends orders through a Grid, and turns replies, errors and nodes into events."""
 
@@ -54,6 +70,7 @@ class FlowerWorld:
         self._grid, self._wire, self._ttl = grid, wire, ttl_seconds
         self._closed = threading.Event()
         self._out = 0
+        self._sending = threading.Lock()
         self._heard = time.monotonic()
         self._doubtful_until = -math.inf
         self._thread(self._look_for_nodes)
@@ -89,8 +106,7 @@ class FlowerWorld:
         """Whatever happens, exactly one event follows: a collector that died silently would hold its slot forever."""
         self._out += 1
         try:
-            message = Message(self._wire.order(order), node, MessageType.TRAIN, ttl=self._ttl)
-            self.events.put(self._exchange(message, order))
+            self.events.put(self._exchange(node, order))
         except WireError as error:
             self.events.put(Failure(order.dispatch, f"refused: {error}"))
         except Exception as error:
@@ -98,39 +114,49 @@ class FlowerWorld:
         finally:
             self._out -= 1
 
-    def _exchange(self, message: Message, order: Order) -> Event:
+    def _exchange(self, node: int, order: Order) -> Event:
         """Push, then pull until the reply is there or will never come."""
-        started = time.monotonic()
         try:
-            ticket = self._push(message)
+            sent = self._push(node, order)
         except Exception as error:
             return Failure(order.dispatch, f"lost: the order could not be sent ({in_a_line(error)})", blameless=True)
-        if not ticket:
+        if not sent.ticket:
             return Failure(order.dispatch, "lost: the SuperLink did not take the order")
-        message.content = RecordDict()  # the model in it is no longer needed
-        reply = self._pull(ticket, started + self._ttl + GRACE_SECONDS)
-        return self._event(reply, order, time.monotonic() - started)
+        reply = self._pull(sent)
+        return self._event(reply, order, time.monotonic() - sent.made)
 
-    def _push(self, message: Message) -> str:
-        """The message's ticket, empty where it is not taken; one that comes twice the SuperLink knows by its id."""
-        pauses = iter(AGAIN_AFTER)
+    def _push(self, node: int, order: Order) -> "Sent":
+        """Send the order; should it fail, send the same message again, which the SuperLink knows by its id.
+
+        One pushes at a time, and makes its message only then: all pushes share one way, and side by side they would
+        all arrive as late as the last.
+        """
+        message, made, pauses = None, 0.0, iter(AGAIN_AFTER)
         while True:
-            try:
-                (ticket,) = self._grid.push_messages([message]) or ("",)
-                return ticket
-            except Exception as error:
-                pause = next(pauses, None)
-                if pause is None or self._closed.wait(pause):
-                    raise
-                logger.warning("an order could not be sent (%s); trying again", in_a_line(error))
+            with self._sending:
+                began = time.monotonic()
+                try:
+                    if message is None:
+                        message = Message(self._wire.order(order), node, MessageType.TRAIN, ttl=self._ttl)
+                        made = began
+                    (ticket,) = self._grid.push_messages([message]) or ("",)
+                    return Sent(ticket, made, time.monotonic() - began)
+                except Exception as error:
+                    failed = error
+            pause = next(pauses, None)
+            if pause is None or self._closed.wait(pause):
+                raise failed
+            logger.warning("an order could not be sent (%s); trying again", in_a_line(failed))
 
-    def _pull(self, ticket: str, until: float) -> Message | None:
-        pause = 0.0
-        while time.monotonic() < until:
-            if self._closed.wait(max(POLL_SECONDS, self._out / MOST_POLLS_PER_SECOND, pause)):
+    def _pull(self, sent: "Sent") -> Message | None:
+        """The reply, once it is there; None where it never comes."""
+        pause, began = 0.0, time.monotonic()
+        while (now := time.monotonic()) < sent.made + self._ttl + GRACE_SECONDS:
+            patience = min(LONGEST_PAUSE, max(JOURNEYS * sent.journey, SHARE_OF_THE_WAIT * (now - began)))
+            if self._closed.wait(max(POLL_SECONDS, patience, self._out / MOST_POLLS_PER_SECOND, pause)):
                 break
             try:
-                for reply in self._grid.pull_messages([ticket]):
+                for reply in self._grid.pull_messages([sent.ticket]):
                     return reply
                 pause = 0.0
             except Exception as error:
