@@ -11,7 +11,7 @@ pytest.importorskip("flwr")
 
 from flwr.app import Message, RecordDict  # noqa: TID251
 
-from fedfa.deployment import Failure, Order
+from fedfa.deployment import Answer, Failure, Order
 from fedfa.flower import world
 
 ORDER = Order(5, 0, np.zeros(1, np.float32), 1, 0.0, 0)
@@ -66,3 +66,31 @@ def test_pushes_do_not_share_the_way_and_polls_leave_time_for_an_upload(monkeypa
     wait_in_vain(grid, monkeypatch, messages=3)
     assert grid.most_pushing == 1
     assert 3 <= grid.polls <= 15  # one each 0.2 s
+
+
+class SlowGrid(SilentGrid):
+    """Answers 0.4 s after each push."""
+
+    def push_messages(self, messages: list[Message]) -> list[str]:
+        self.ready, self.waited = time.monotonic() + 0.4, []
+        return super().push_messages(messages)
+
+    def pull_messages(self, tickets: list[str]) -> Any:
+        self.waited.append(time.monotonic() - self.ready + 0.4)
+        done = time.monotonic() >= self.ready
+        return [SimpleNamespace(has_error=lambda: False, content=None)] if done else []
+
+
+def test_nobody_asks_long_before_the_quickest_answer_came(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(world, "POLL_SECONDS", 0.01)
+    monkeypatch.setattr(world, "Message", lambda content, *_, **__: SimpleNamespace(content=content))
+    wire: Any = SimpleNamespace(order=lambda order: RecordDict(), answer=lambda content, order: "trained")
+    grid: Any = SlowGrid()
+    here = world.FlowerWorld(grid, wire, ttl_seconds=60.0)
+    first_polls = []
+    for _ in range(2):
+        here.send(0, ORDER)
+        assert here.events.get(timeout=10) == Answer(5, "trained")  # pyright: ignore[reportArgumentType]
+        first_polls.append(grid.waited[0])
+    here.close()
+    assert first_polls[0] < 0.15 < first_polls[1]

@@ -29,6 +29,8 @@ JOURNEYS = 2.0
 for the rest. So the pause between polls is at least so many times what the model took on its way out."""
 SHARE_OF_THE_WAIT = 0.02
 """And at least this share of the time waited: every poll costs the SuperLink processor time."""
+HEAD_START, LONGEST_HEAD_START = 0.5, 3.0
+"""Nor is there a first poll before half of the quickest answer's time has passed, or a SuperNode's own pause."""
 MOST_POLLS_PER_SECOND = 100
 LONGEST_PAUSE = 10.0
 GRACE_SECONDS = 60.0
@@ -71,6 +73,7 @@ class FlowerWorld:
         self._closed = threading.Event()
         self._out = 0
         self._sending = threading.Lock()
+        self._quickest = 0.0
         self._heard = time.monotonic()
         self._doubtful_until = -math.inf
         self._thread(self._look_for_nodes)
@@ -150,13 +153,15 @@ class FlowerWorld:
 
     def _pull(self, sent: "Sent") -> Message | None:
         """The reply, once it is there; None where it never comes."""
-        pause, began = 0.0, time.monotonic()
+        pause, began = min(LONGEST_HEAD_START, HEAD_START * self._quickest), time.monotonic()
         while (now := time.monotonic()) < sent.made + self._ttl + GRACE_SECONDS:
             patience = min(LONGEST_PAUSE, max(JOURNEYS * sent.journey, SHARE_OF_THE_WAIT * (now - began)))
             if self._closed.wait(max(POLL_SECONDS, patience, self._out / MOST_POLLS_PER_SECOND, pause)):
                 break
             try:
                 for reply in self._grid.pull_messages([sent.ticket]):
+                    if not reply.has_error():
+                        self._quickest = min(self._quickest or math.inf, time.monotonic() - began)
                     return reply
                 pause = 0.0
             except Exception as error:
