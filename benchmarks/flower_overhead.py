@@ -31,8 +31,9 @@ def one_run(by_hand: bool, width: int, options: argparse.Namespace, peaks: dict[
     with Federation(nodes=options.nodes) as federation:
         out = federation.folder / "run"
         config = {
-            "by-hand": by_hand, "width": width, "nodes": options.nodes, "stop-updates": options.updates,
-            "strategy": f"fedfa-param:concurrency={options.nodes}:window=2", "out": str(out),
+            "by-hand": by_hand, "width": width, "zeros": options.zeros, "nodes": options.nodes,
+            "strategy": f"fedfa-param:concurrency={options.nodes}:window=2", "stop-updates": options.updates,
+            "out": str(out),
         }  # fmt: skip
         process = federation.start_run(APP, config, quiet=True)
         while process.poll() is None:
@@ -74,6 +75,7 @@ def main() -> None:
     parser.add_argument("--updates", type=int, default=14)
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--sizes", nargs="+", choices=list(WIDTHS), default=["1 MB", "45 MB"])
+    parser.add_argument("--zeros", action="store_true", help="begin with zeros, whose pieces Flower moves only once")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     found = {}

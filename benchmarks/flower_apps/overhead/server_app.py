@@ -13,6 +13,7 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, Message
 from flwr.serverapp import Grid, ServerApp
 from task import task
 
+from fedfa import Task
 from fedfa.apps import settings_of
 from fedfa.flower.server import serve
 
@@ -50,8 +51,8 @@ def by_hand(grid: Grid, model: np.ndarray, num_nodes: int, updates: int) -> list
     return done
 
 
-def by_fedfa(grid: Grid, context: Context, width: int) -> list[Exchange]:
-    run = serve(grid, task(width), settings_of(context.run_config))
+def by_fedfa(grid: Grid, context: Context, made: Task) -> list[Exchange]:
+    run = serve(grid, made, settings_of(context.run_config))
     start = run.manifest["started"]
     rows = run.updates.select("dispatch", "dispatched_seconds", "seconds").iter_rows()
     return [(dispatch, start + sent, start + arrived) for dispatch, sent, arrived in rows]
@@ -60,9 +61,9 @@ def by_fedfa(grid: Grid, context: Context, width: int) -> list[Exchange]:
 @app.main()
 def _(grid: Grid, context: Context) -> None:
     config = context.run_config
-    width = int(config["width"])
+    made = task(int(config["width"]), bool(config["zeros"]))
     if config["by-hand"]:
-        done = by_hand(grid, task(width).initial(0).vector, int(config["nodes"]), int(config["stop-updates"]))
+        done = by_hand(grid, made.initial(0).vector, int(config["nodes"]), int(config["stop-updates"]))
     else:
-        done = by_fedfa(grid, context, width)
+        done = by_fedfa(grid, context, made)
     Path(f"{config['out']}.exchanges").write_text(json.dumps(done))
