@@ -241,8 +241,8 @@ def test_a_client_that_trains_longer_than_its_message_lives(tmp_path: Path, fede
     out = tmp_path / "run"
     federation.start_node(1, config=f'fault="late,none" late-seconds=30 trace="{tmp_path / "late"}"')
     strategy = {"strategy": "fedfa-param:concurrency=2:window=2", "ttl-seconds": 20.0}
-    federation.start_run(APPS / "tiny", {"out": str(out), "stop-seconds": 80.0, **strategy}, quiet=True)
-    wait_until(finished(out), 150, federation, "the end")
+    federation.start_run(APPS / "tiny", {"out": str(out), "stop-seconds": 120.0, **strategy}, quiet=True)
+    wait_until(finished(out), 220, federation, "the end")
     run = read_run(out)
     rows = {row["dispatch"]: row for row in run.updates.to_dicts()}
     late = next(row for row in rows.values() if row["outcome"] == "lost: no answer in time")
