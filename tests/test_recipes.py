@@ -97,9 +97,9 @@ def test_times_stand_beside_the_papers(tmp_path: Path) -> None:
     slow, fast = runs[0].time_to(0.7), runs[1].time_to(0.7)
     assert slow is not None and fast is not None and slow > fast  # noqa: PT018
     cells = {row[0]: row[1:] for row in grid.rows}
-    assert cells["FedAvg"] == (f"{slow:.2f}", f"{slow / fast:.1f}×", "5,040", "5.9×", "1 of 1", "80.0")
-    assert cells["FedFa-Delta"] == (f"{fast:.2f}", "1.0×", "855", "1.0×", "1 of 1", "80.0")
-    assert cells["FedAsync"] == ("failed", "–", "failed", "–", "1 of 2", "70.0")
+    assert cells["FedAvg"] == (f"{slow:.2f}", f"{slow / fast:.1f}×", "5,040", "5.9×", "–", "1 of 1", "80.0")
+    assert cells["FedFa-Delta"] == (f"{fast:.2f}", "1.0×", "855", "1.0×", "–", "1 of 1", "80.0")
+    assert cells["FedAsync"] == ("failed", "–", "failed", "–", "–", "1 of 2", "70.0")
     assert json.loads(json.dumps(section.values))["cells"][0]["paper"] == 5040
     rounds = {row[0]: row[1:5] for row in table2(lab(tmp_path), [(chosen, runs)]).grids[0].rows}
     own = runs[1].rounds_to(0.7)
