@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 LAST_LEADING = 3
 BASES = "anchor=bases:server_lr=1.5"
+"""Spelt out, so that records keep their meaning whatever the default becomes."""
 
 
 @dataclass(frozen=True, slots=True)
