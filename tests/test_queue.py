@@ -4,6 +4,7 @@ import math
 import time
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from polars.testing import assert_frame_equal
@@ -12,6 +13,7 @@ import fedfa
 from fedfa import comparison
 from fedfa.cli import _command
 from fedfa.comparison import _run_point
+from fedfa.engine import Stop
 from fedfa.errors import ConfigError
 from fedfa.experiment import load_experiment
 from fedfa.recipes import BY_NAME, RECIPES
@@ -214,6 +216,51 @@ def test_markdown_without_markers_is_left_alone(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="must hold the lines"):
         check_markdown(tmp_path / "README.md")
     assert (tmp_path / "README.md").read_text() == "mine\n"
+
+
+# A longer run for a shorter one --------------------------------------------------------------------------------------
+
+
+def test_a_run_cut_short_is_the_run_that_ended_there() -> None:
+    """On a CPU a run is the same every time: cut, the long one must be the short one, row by row."""
+    whole = fedfa.simulate("fedfa-param", stop={"updates": 100})
+    reached = whole.evaluations["accuracy"][4]
+    limits: dict[str, Any]
+    for limits in ({"updates": 60}, {"accuracy": reached}, {"updates": 60, "seconds": 20.0, "accuracy": 0.999}):
+        short, cut = fedfa.simulate("fedfa-param", stop=limits), whole.cut(Stop(**limits))
+        assert cut is not None
+        assert_frame_equal(cut.updates, short.updates)
+        on_time = short.evaluations.filter(short.evaluations["updates"] % 10 == 0)  # "seconds" ends in one off the grid
+        assert_frame_equal(cut.evaluations, on_time)
+        for key in ("ended", "seconds", "stop"):
+            assert cut.manifest[key] == short.manifest[key], key
+    for further in (Stop(updates=101), Stop(seconds=whole.seconds + 1), Stop(accuracy=1.0)):
+        assert whole.cut(further) is None
+    given_up = fedfa.simulate("fedfa-param", stop={"updates": 100, "diverged_below": 0.99, "diverged_updates": 35})
+    assert given_up.cut(Stop(updates=100)) is given_up
+
+
+def test_a_longer_run_serves_a_shorter_one(tmp_path: Path) -> None:
+    """The short ones are not made: neither after the long one, nor later in the same order; other settings are."""
+    here = lab(tmp_path, "full", ("stop.seconds=40", "engine.evaluate_every=5"))
+    long = contest("long", ("Delta", "fedfa-delta:window=5"), ("K = 3", "fedfa-param:window=3"))
+    limits = replace(long.experiment.stop, seconds=None, updates=20)
+    short = replace(
+        contest("short", ("Delta", "fedfa-delta:window=5:server_lr=0.1"), ("K = 4", "fedfa-param:window=4")),
+        experiment=replace(long.experiment, stop=limits),
+        stage="windows",
+    )
+    ((_, longs), (_, shorts)) = here.carry_out([long, short], jobs=1)
+    made = sorted(str(path.parent.relative_to(tmp_path)) for path in tmp_path.glob("*/*/manifest.json"))
+    assert made == [
+        "long/fedfa-delta_window=5-seed0", "long/fedfa-param_window=3-seed0", "short/fedfa-param_window=4-seed0"
+    ]  # fmt: skip
+    served = {run.label: run for run in shorts}["Delta"]
+    assert served.folder == longs[0].folder
+    assert len(served.accepted) == 20 < len(longs[0].accepted)
+    assert sum(point in here.shelf for point in here.plan([long, short])) == 4
+    deeper = replace(short, experiment=replace(long.experiment, stop=replace(limits, updates=10_000)))
+    assert sum(point in here.shelf for point in here.plan([deeper])) == 1  # its own folder's, refused when taken
 
 
 # What runs end by, and what records keep -----------------------------------------------------------------------------

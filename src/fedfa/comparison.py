@@ -7,7 +7,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, fields, replace
@@ -86,11 +86,13 @@ def run_points(
     resume: bool = False,
     jobs: int | None = None,
     until: float = math.inf,
+    answered: Container[Point] = (),
 ) -> Iterator[Run]:
     """Run all points, several at a time in processes of their own; runs as they finish.
 
     Closing the iterator (or Ctrl-C) ends the processes; each leaves a checkpoint that ``resume`` continues. So does
     the time ``until`` (as ``time.time()`` tells it): what is not finished by then is saved, and not among the runs.
+    Nor is a point that is ``answered`` when its turn comes.
     """
     from fedfa.place import CPU, Place
 
@@ -101,7 +103,7 @@ def run_points(
     jobs = min(jobs or (1 if shared else os.cpu_count() or 1), len(todo))
     context = multiprocessing.get_context("spawn")
     pool = ProcessPoolExecutor(jobs, mp_context=context, initializer=_watch)
-    waiting = [pool.submit(_run_point, point, command, resume, until) for point in in_order(todo)]
+    waiting = [pool.submit(_run_point, point, command, resume, until, answered) for point in in_order(todo)]
     try:
         for done in as_completed(waiting):
             if (run := done.result()) is not None:
@@ -159,11 +161,11 @@ def _watch() -> None:
     threading.Thread(target=follow_parent, daemon=True).start()
 
 
-def _run_point(point: Point, command: str, resume: bool, until: float) -> Run | None:
-    """The finished run; None where the time was over before."""
+def _run_point(point: Point, command: str, resume: bool, until: float, answered: Container[Point] = ()) -> Run | None:
+    """The finished run; None where the time was over before, or the point is answered without it."""
     if _stop_asked:
         raise KeyboardInterrupt
-    if time.time() >= until:
+    if time.time() >= until or point in answered:
         return None
     experiment, key = point.experiment, ingredients(point.experiment)
     if key not in _last_task:

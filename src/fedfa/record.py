@@ -20,6 +20,7 @@ import math
 import os
 import platform
 import tempfile
+import tomllib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -35,7 +36,11 @@ from fedfa.errors import RecordError, require
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from fedfa.engine import Stop
+
 ACCEPTED = "accepted"
+GIVEN_UP = ("diverged", "hopeless")
+"""How the end of a run begins that made no sense to go on with."""
 
 UPDATE_COLUMNS: dict[str, Any] = {
     "seconds": np.float64,  # virtual time of the arrival
@@ -197,6 +202,24 @@ class Run:
         updates = self.updates_to(accuracy)
         return None if updates is None else updates / self.manifest["round_size"]
 
+    def cut(self, stop: "Stop") -> "Run | None":
+        """This run as it would have ended by other limits; None where it did not go that far.
+
+        A run that was given up would have been so under them, too. Its last evaluation is the last before its end.
+        """
+        accepted, target = self.accepted["seconds"], stop.accuracy and self.time_to(stop.accuracy)
+        ends: list[tuple[float, str]] = [] if target is None else [(target, "accuracy")]
+        if stop.updates is not None and len(accepted) >= stop.updates:
+            ends.append((accepted[stop.updates - 1], "updates"))
+        if stop.seconds is not None and self.seconds >= stop.seconds:
+            ends.append((stop.seconds, "seconds"))
+        if not ends:
+            return self if self.manifest["ended"].startswith(GIVEN_UP) else None
+        seconds, ended = min(ends)
+        updates, evaluations = (rows.filter(pl.col("seconds") <= seconds) for rows in (self.updates, self.evaluations))
+        facts = {"stop": stop.limits, "ended": ended, "seconds": seconds, "version": evaluations["version"][-1]}
+        return replace(self, updates=updates, evaluations=evaluations, manifest=self.manifest | facts, model=None)
+
     @property
     def accepted(self) -> pl.DataFrame:
         return self.updates.filter(pl.col("outcome") == ACCEPTED)
@@ -273,8 +296,6 @@ def write_run(folder: Path, run: Run) -> None:
 
 def read_run(folder: Path) -> Run:
     """Read a finished run."""
-    import tomllib
-
     if not (folder / "manifest.json").is_file():
         state = (
             "an unfinished run; continue it with the command that began it, and --resume"
@@ -283,17 +304,22 @@ def read_run(folder: Path) -> Run:
         )
         raise RecordError(f"{folder}: holds {state}")
     try:
-        config_file = folder / "config.toml"
         return Run(
             updates=pl.read_parquet(folder / "updates.parquet"),
             evaluations=pl.read_parquet(folder / "evaluations.parquet"),
             clients=pl.read_parquet(folder / "clients.parquet"),
             manifest=json.loads((folder / "manifest.json").read_text()),
-            config=tomllib.loads(config_file.read_text()) if config_file.is_file() else {},
+            config=read_config(folder),
             folder=folder,
         )
     except (OSError, ValueError, pl.exceptions.PolarsError) as error:
         raise RecordError(f"{folder}: cannot be read ({error}); run it again into a new folder") from error
+
+
+def read_config(folder: Path) -> dict[str, Any]:
+    """The experiment that a run came from; empty where it came from none."""
+    file = folder / "config.toml"
+    return tomllib.loads(file.read_text()) if file.is_file() else {}
 
 
 def find_runs(folder: Path) -> list[Run]:

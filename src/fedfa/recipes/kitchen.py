@@ -113,10 +113,11 @@ def carry_out(order: Order, **how: Any) -> tuple[list[Section], Results]:
 
 
 def standing(order: Order) -> tuple[int, int]:
-    """How many of the runs are there, and how many it takes in all."""
+    """How many of the runs are there, longer ones for shorter ones too, and how many it takes in all."""
     lab = order.recipes[0][1]
     plan = lab.plan([contest for recipe, own in order.recipes for contest in recipe.contests(own)])
-    return sum((point.folder / "manifest.json").exists() for point in plan), len(plan)
+    shelf = lab.shelf
+    return sum(point in shelf for point in plan), len(plan)
 
 
 def missing(one: Workload, lab: Lab) -> str:

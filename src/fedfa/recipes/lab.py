@@ -13,11 +13,12 @@ from typing import Any
 
 import polars as pl
 
-from fedfa.comparison import Point, in_order, ingredients, points, run_points
+from fedfa.comparison import Point, in_order, points, run_points
 from fedfa.errors import ConfigError, require
 from fedfa.experiment import Experiment, from_table
 from fedfa.recipes.agenda import rank
 from fedfa.recipes.contenders import Contender
+from fedfa.recipes.shelf import Shelf, is_finished, settings
 from fedfa.recipes.workloads import EMBEDDED, Scale, Split, Workload
 from fedfa.record import Run, read_run
 from fedfa.report.grid import Grid
@@ -179,12 +180,16 @@ class Lab:
         except ConfigError:
             if not self.only_show:
                 raise
-        wanted = _settings({"seed": experiment.seed, "data": asdict(experiment.data)})
+        wanted = settings({"seed": experiment.seed, "data": asdict(experiment.data)})
         for manifest in sorted(self.folder.glob("*/*/manifest.json")):
             run = read_run(manifest.parent)
-            if wanted == _settings({key: run.config.get(key) for key in ("seed", "data")}):
+            if wanted == settings({key: run.config.get(key) for key in ("seed", "data")}):
                 return run.clients
         return None
+
+    @property
+    def shelf(self) -> Shelf:
+        return Shelf(self.folder, self.only_show)
 
     # Runs --------------------------------------------------------------------------------------------------------
 
@@ -198,15 +203,17 @@ class Lab:
         until: float = math.inf,
     ) -> Results:
         """Make the runs that are missing, as far as the time allows, and give each contest those that are there."""
-        plan = self.plan(contests)
-        digests: dict[str, str] = {}
-        runs = {point.folder: run for point in plan if (run := self._finished(point, digests)) is not None}
+        plan, shelf = self.plan(contests), self.shelf
+        runs = {point.folder: run for point in plan if (run := shelf.take(point)) is not None}
         todo = [point for point in plan if point.folder not in runs]
         if todo and not self.only_show:
             with progress(len(todo)) as advance:
-                for run in run_points(todo, command=command, resume=True, jobs=jobs, until=until):
+                for run in run_points(todo, command=command, resume=True, jobs=jobs, until=until, answered=shelf):
                     runs[run.folder or self.folder] = run
                     advance(f"{run.label}, seed {run.seed}: best accuracy {run.best_accuracy:.3f}")
+            for point in todo:  # by a longer run that was made meanwhile
+                if point.folder not in runs and (longer := shelf.take(point)) is not None:
+                    runs[point.folder] = longer
         return [(contest, self._named(contest, runs)) for contest in contests]
 
     def _named(self, contest: Contest, runs: Mapping[Path, Run]) -> list[Run]:
@@ -232,7 +239,7 @@ class Lab:
         for contest in contests:
             whole_runs = self._points(replace(contest, ends_at_target=False))
             for point, whole in zip(self._points(contest), whole_runs, strict=True):
-                if (whole.folder / "manifest.json").exists():
+                if is_finished(whole.folder):
                     point = replace(whole, rank=point.rank)
                 known = plan.setdefault(point.folder, point)
                 plan[point.folder] = min(known, point, key=lambda point: point.rank)
@@ -256,68 +263,14 @@ class Lab:
             stop, folder = replace(stop, accuracy=contest.target), folder.with_name(f"{folder.name}{TO_TARGET}")
         return replace(point, experiment=replace(point.experiment, stop=stop), folder=folder)
 
-    def _finished(self, point: Point, digests: dict[str, str]) -> Run | None:
-        """The run of this point, if it is there; made with other settings or data it is refused.
-
-        ``digests`` remembers what was hashed: runs of one setting share their data. To show runs, neither the data
-        nor the weights need be there, nor need they be computed in the same way.
-        """
-        if not (point.folder / "manifest.json").exists():
-            return None
-        run = read_run(point.folder)
-        here, there = _settings(point.experiment.as_table()), _recorded(run)
-        for key in sorted(here.keys() | there.keys()):
-            if here.get(key) != there.get(key) and not (self.only_show and key in OF_THE_MACHINE):
-                raise ConfigError(
-                    f"{point.folder}: holds a run with {key} = {there.get(key)}, now {here.get(key)}; "
-                    "choose another --out"
-                )
-        key = ingredients(point.experiment)
-        if key not in digests:
-            try:
-                digests[key] = point.experiment.make_task().digest(point.experiment.seed)
-            except ConfigError:
-                if not self.only_show:
-                    raise
-                digests[key] = ""
-        if digests[key] not in ("", run.manifest["digest"]):
-            raise ConfigError(f"{point.folder}: holds a run on other data or weights; choose another --out")
-        return run
-
 
 TO_TARGET = "-to-target"
 ADJUSTABLE = {"stop.seconds", "stop.diverged_updates", "local.epochs", "local.lr"}
 """Settings of a recipe that a user may change all the same."""
-UNTOUCHED = ("compare.", "data.folder", "engine.threads", "engine.check", "stop.diverged")
-OF_THE_MACHINE = {
-    "model.weights",
-    *(f"engine.{key}" for key in ("executor", "workers", "device", "precision", "compile")),
-}
-"""What depends on what was at hand; the records tell it."""
 
 
 def full_length(folder: Path) -> Path:
     return folder.with_name(folder.name.removesuffix(TO_TARGET))
-
-
-def _recorded(run: Run) -> dict[str, Any]:
-    """A run's settings; those that came later than it are what they are by default."""
-    try:
-        return _settings(from_table(run.config).as_table())
-    except ConfigError:  # made with a setting that is gone
-        return _settings(run.config)
-
-
-def _settings(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Settings by dotted key, but for those that change nothing of a run, or only when to give it up."""
-    flat: dict[str, Any] = {}
-    for key, value in table.items():
-        path = f"{prefix}{key}"
-        if isinstance(value, Mapping):
-            flat |= _settings(value, f"{path}.")
-        elif value is not None and not path.startswith(UNTOUCHED):
-            flat[path] = list(value) if isinstance(value, tuple) else value
-    return flat
 
 
 def describe(contest: Contest, runs: Sequence[Run] = ()) -> str:

@@ -1,0 +1,118 @@
+"""The runs that are there: a point's own, or a longer one of the same settings, which tells all that its own would."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from fedfa.comparison import Point, ingredients
+from fedfa.errors import ConfigError
+from fedfa.experiment import Experiment, from_table
+from fedfa.record import Run, read_config, read_run
+
+UNTOUCHED = ("compare.", "data.folder", "engine.threads", "engine.check", "stop.diverged")
+OF_THE_MACHINE = {
+    "model.weights",
+    *(f"engine.{key}" for key in ("executor", "workers", "device", "precision", "compile")),
+}
+"""What depends on what was at hand; the records tell it."""
+
+
+@dataclass(frozen=True)
+class Shelf:
+    """A folder of contests with their runs."""
+
+    folder: Path
+    only_show: bool = False
+    """Neither the data nor the weights need be there, nor need runs be computed in the same way."""
+    _digests: dict[str, str] = field(default_factory=dict, compare=False, repr=False)
+    """What was hashed before: runs of one setting share their data."""
+
+    def __contains__(self, point: Point) -> bool:
+        """Whether the point is answered; what its run was made with is checked when it is taken."""
+        return is_finished(point.folder) or next(self._longer(point), None) is not None
+
+    def take(self, point: Point) -> Run | None:
+        """The point's own run, or a longer one, cut where the point's would have ended; None where neither is there.
+
+        In the point's own folder, a run with other settings or on other data is refused.
+        """
+        if not is_finished(point.folder):
+            return next((run for run in self._longer(point) if self._same_data(point, run)), None)
+        run = read_run(point.folder)
+        here, there = settings(point.experiment.as_table()), _recorded(run)
+        for key in sorted(here.keys() | there.keys()):
+            if here.get(key) != there.get(key) and not (self.only_show and key in OF_THE_MACHINE):
+                raise ConfigError(
+                    f"{point.folder}: holds a run with {key} = {there.get(key)}, now {here.get(key)}; "
+                    "choose another --out"
+                )
+        if not self._same_data(point, run):
+            raise ConfigError(f"{point.folder}: holds a run on other data or weights; choose another --out")
+        return run
+
+    def _longer(self, point: Point) -> Iterator[Run]:
+        """Runs in other folders that took the point's course as far as it goes or further, cut at its end."""
+        wanted = _course(point.experiment, self.only_show)
+        for manifest in sorted(self.folder.glob(f"*/*-seed{point.experiment.seed}*/manifest.json")):
+            if manifest.parent != point.folder and _course_of(manifest.parent, self.only_show) == wanted:
+                run = read_run(manifest.parent).cut(point.experiment.stop)
+                if run is not None:
+                    yield run
+
+    def _same_data(self, point: Point, run: Run) -> bool:
+        """Whether a run was made on the point's data and initial model; to show it, they need not be there."""
+        key = ingredients(point.experiment)
+        if key not in self._digests:
+            try:
+                self._digests[key] = point.experiment.make_task().digest(point.experiment.seed)
+            except ConfigError:
+                if not self.only_show:
+                    raise
+                self._digests[key] = ""
+        return self._digests[key] in ("", run.manifest["digest"])
+
+
+def is_finished(folder: Path) -> bool:
+    return (folder / "manifest.json").exists()
+
+
+def _recorded(run: Run) -> dict[str, Any]:
+    """A run's settings; those that came later than it are what they are by default."""
+    try:
+        return settings(from_table(run.config).as_table())
+    except ConfigError:  # made with a setting that is gone
+        return settings(run.config)
+
+
+def settings(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Settings by dotted key, but for those that change nothing of a run, or only when to give it up."""
+    flat: dict[str, Any] = {}
+    for key, value in table.items():
+        path = f"{prefix}{key}"
+        if isinstance(value, Mapping):
+            flat |= settings(value, f"{path}.")
+        elif value is not None and not path.startswith(UNTOUCHED):
+            flat[path] = list(value) if isinstance(value, tuple) else value
+    return flat
+
+
+@cache
+def _course_of(folder: Path, only_show: bool) -> dict[str, Any]:
+    """The course of a finished run, which never changes; empty where it cannot be told."""
+    try:
+        config = read_config(folder)
+        return _course(from_table(config), only_show) if config else {}
+    except (ConfigError, OSError, ValueError):  # made with a setting that is gone, or damaged
+        return {}
+
+
+def _course(experiment: Experiment, only_show: bool) -> dict[str, Any]:
+    """All that decides how a run goes, but not where it ends; a default counts as what it comes to."""
+    strategy = experiment.make_strategy()
+    step = {"server_lr": strategy.step_size} if hasattr(strategy, "step_size") else {}
+    own = {"strategy": {"name": strategy.name} | strategy.settings() | step}
+    flat = settings(experiment.as_table() | own)
+    left_out = {key for key in flat if key.startswith("stop.") or (only_show and key in OF_THE_MACHINE)}
+    return {key: value for key, value in flat.items() if key not in left_out}
