@@ -111,8 +111,9 @@ def _course_of(folder: Path, only_show: bool) -> dict[str, Any]:
 def _course(experiment: Experiment, only_show: bool) -> dict[str, Any]:
     """All that decides how a run goes, but not where it ends; a default counts as what it comes to."""
     strategy = experiment.make_strategy()
-    step = {"server_lr": strategy.step_size} if hasattr(strategy, "step_size") else {}
-    own = {"strategy": {"name": strategy.name} | strategy.settings() | step}
-    flat = settings(experiment.as_table() | own)
+    own = {"name": strategy.name} | strategy.settings()
+    if (step := getattr(strategy, "step_size", None)) is not None:
+        own["server_lr"] = step
+    flat = settings(experiment.as_table() | {"strategy": own})
     left_out = {key for key in flat if key.startswith("stop.") or (only_show and key in OF_THE_MACHINE)}
     return {key: value for key, value in flat.items() if key not in left_out}
