@@ -271,6 +271,9 @@ def test_small_owners_can_be_left_out_and_all_others_taken(tmp_path: Path, weigh
     assert from_table(table).make_task().sizes == [27, 36, 6]
     table["data"]["min_examples"] = 10
     assert from_table(table).make_task().sizes == [27, 36]
+    table["data"]["max_examples"] = 30
+    assert from_table(table).make_task().sizes == [27, 30]
+    del table["data"]["max_examples"]
     table["strategy"]["concurrency"] = 3
     assert "concurrency = 3: more than the 2 clients there are" in error(from_table(table).run, None)
     table["data"] |= {"fraction": 0.5, "min_examples": 1}
@@ -296,6 +299,9 @@ def test_data_and_model_that_do_not_fit_are_named(tmp_path: Path, monkeypatch: p
     assert "model.lora_rank = -1: must be between" in message(model=bert | {"lora_rank": -1})
     assert "data.clients = 0: must be at least 1; 0 means every owner" in message(data={"clients": 0})
     assert "data.min_examples = 0: must be at least 1" in message(data={"min_examples": 0})
+    assert "data.max_examples = 4: must be at least min_examples = 5, or 0 for no limit" in message(
+        data={"min_examples": 5, "max_examples": 4}
+    )
     monkeypatch.delenv("FEDFA_DATA", raising=False)
     assert "say where it is: data.folder" in error(
         data_task, DataSettings(dataset="sst2"), ModelSettings(**bert), fedfa.LocalTraining(), 0

@@ -45,6 +45,8 @@ class DataSettings:
     shards_per_client: int = 2
     min_examples: int = 1
     """Owners with fewer training examples are left out (natural)."""
+    max_examples: int = 0
+    """Of an owner's training examples only the first so many count (natural); 0: all."""
 
     def __post_init__(self) -> None:
         require(0 < self.fraction <= 1, f"fraction = {self.fraction}: must be above 0 and at most 1")
@@ -54,6 +56,9 @@ class DataSettings:
         require(self.alpha > 0, f"alpha = {self.alpha}: must be above 0")
         require(self.shards_per_client >= 1, f"shards_per_client = {self.shards_per_client}: must be at least 1")
         require(self.min_examples >= 1, f"min_examples = {self.min_examples}: must be at least 1")
+        least = f"must be at least min_examples = {self.min_examples}, or 0 for no limit"
+        good = self.max_examples == 0 or self.max_examples >= self.min_examples
+        require(good, f"max_examples = {self.max_examples}: {least}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -352,7 +357,8 @@ def data_task(data: DataSettings, model: "ModelSettings", local: "LocalTraining"
     rows = rows.part(data.fraction, generator)
     parts = partition(
         data.partition, rows.train_targets.numpy(), data.clients, generator,
-        alpha=data.alpha, shards_per_client=data.shards_per_client, owners=rows.owners, min_examples=data.min_examples,
+        alpha=data.alpha, shards_per_client=data.shards_per_client, owners=rows.owners,
+        min_examples=data.min_examples, max_examples=data.max_examples,
     )  # fmt: skip
     shape = tuple(rows.train_inputs.shape[1:])
     return Task(

@@ -26,6 +26,7 @@ def partition(
     shards_per_client: int = 2,
     owners: Sequence[object] | None = None,
     min_examples: int = 1,
+    max_examples: int = 0,
 ) -> Positions:
     """Split by the named way."""
     fewest = 0 if kind == "natural" else 1
@@ -44,7 +45,7 @@ def partition(
         return shards(labels, num_clients, shards_per_client, generator)
     if kind == "natural":
         require(owners is not None, "partition = 'natural': this data set does not say who owns each example")
-        return natural(owners or (), num_clients, min_examples)
+        return natural(owners or (), num_clients, min_examples, max_examples)
     known = "dirichlet, dirichlet-by-class, iid, shards, natural"
     raise ConfigError(f"partition = {kind!r}: must be one of {known}")
 
@@ -104,8 +105,11 @@ def shards(labels: np.ndarray, num_clients: int, shards_per_client: int, generat
     return list(pieces.reshape(num_clients, shards_per_client * size))
 
 
-def natural(owners: Sequence[object], num_clients: int, min_examples: int = 1) -> Positions:
-    """The owners with the most examples (all, for 0 clients), in the order in which they first appear."""
+def natural(owners: Sequence[object], num_clients: int, min_examples: int = 1, max_examples: int = 0) -> Positions:
+    """The owners with the most examples (all, for 0 clients), in the order in which they first appear.
+
+    Of each, the first ``max_examples`` (all, for 0).
+    """
     parts: dict[object, list[int]] = {}
     for position, owner in enumerate(owners):
         parts.setdefault(owner, []).append(position)
@@ -119,4 +123,4 @@ def natural(owners: Sequence[object], num_clients: int, min_examples: int = 1) -
         f"set clients = {len(enough)} or fewer",
     )
     largest = set(sorted(enough, key=lambda owner: -len(enough[owner]))[: num_clients or None])
-    return [np.array(part) for owner, part in enough.items() if owner in largest]
+    return [np.array(part[: max_examples or None]) for owner, part in enough.items() if owner in largest]

@@ -18,7 +18,7 @@ from fedfa.errors import ConfigError, require
 from fedfa.experiment import Experiment, from_table
 from fedfa.recipes.agenda import rank
 from fedfa.recipes.contenders import Contender
-from fedfa.recipes.shelf import Shelf, is_finished, settings
+from fedfa.recipes.shelf import Shelf, is_finished, recorded, settings
 from fedfa.recipes.workloads import EMBEDDED, Scale, Split, Workload
 from fedfa.record import Run, read_run
 from fedfa.report.grid import Grid
@@ -183,7 +183,7 @@ class Lab:
         wanted = settings({"seed": experiment.seed, "data": asdict(experiment.data)})
         for manifest in sorted(self.folder.glob("*/*/manifest.json")):
             run = read_run(manifest.parent)
-            if wanted == settings({key: run.config.get(key) for key in ("seed", "data")}):
+            if wanted.items() <= recorded(run).items():
                 return run.clients
         return None
 

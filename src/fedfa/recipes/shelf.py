@@ -41,7 +41,7 @@ class Shelf:
         if not is_finished(point.folder):
             return next((run for run in self._longer(point) if self._same_data(point, run)), None)
         run = read_run(point.folder)
-        here, there = settings(point.experiment.as_table()), _recorded(run)
+        here, there = settings(point.experiment.as_table()), recorded(run)
         for key in sorted(here.keys() | there.keys()):
             if here.get(key) != there.get(key) and not (self.only_show and key in OF_THE_MACHINE):
                 raise ConfigError(
@@ -78,7 +78,7 @@ def is_finished(folder: Path) -> bool:
     return (folder / "manifest.json").exists()
 
 
-def _recorded(run: Run) -> dict[str, Any]:
+def recorded(run: Run) -> dict[str, Any]:
     """A run's settings; those that came later than it are what they are by default."""
     try:
         return settings(from_table(run.config).as_table())

@@ -122,6 +122,7 @@ SENT140 = Workload(
         "data.clients": 0,
         "data.partition": "natural",
         "data.min_examples": 90,  # of 100, every tenth is held out for testing
+        "data.max_examples": 300,
         "model.name": "bert",
         "local.epochs": 15,
         "local.batch_size": 5,
