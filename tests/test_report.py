@@ -188,8 +188,11 @@ def test_verdict(comparison: list[Run], odd: list[Run]) -> None:
     assert of(comparison[1:2], 0.9) == "90 % was not reached. The best accuracy of fedfa-param was 80.0 %."
     assert of(odd, TARGET).endswith("; fedavg reached it on only 1 of 2 seeds.")
     assert of(odd[1:], TARGET).endswith("; fedavg did not reach it.")
-    twin = [make_run("twin", accuracies=(0.5, 0.7, 0.8), seed=seed) for seed in (1, 2)]
-    assert of([*comparison, *twin], TARGET).endswith(" Too close to call over these seeds: fedfa-param (6.25 s).")
+    later = [make_run("later", (0.5, 0.6, 0.8), seed=seed) for seed in (1, 9)]  # seeds far apart, each a little later
+    sooner = [make_run("sooner", (0.5, 0.8), seed=seed) for seed in (1, 9)]
+    assert "Too close" not in of([*later, *sooner], TARGET)
+    mixed = [make_run("mixed", scores, seed=seed) for seed, scores in ((1, (0.8,)), (9, (0.5, 0.6, 0.6, 0.8)))]
+    assert of([*mixed, *sooner], TARGET).endswith(" Too close to call over these seeds: mixed (18.5 s).")
     slow = make_run("fedprox", (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7), synchronous=True)
     assert of([comparison[0], slow], TARGET).endswith(f"; the next, fedprox, took {28 / 12:.2f} times as long.")
 

@@ -1,9 +1,11 @@
 """One HTML file that tells the whole story of some runs, offline, and the same figures for paper beside it."""
 
 import json
+import math
 from collections.abc import Sequence
 from html import escape
 from pathlib import Path
+from statistics import fmean, stdev
 
 from fedfa.errors import require
 from fedfa.record import Run, atomic
@@ -136,12 +138,15 @@ def verdict(rows: Sequence[Row], target: float | None) -> str:
 
 
 def _too_close(first: Row, others: Sequence[Row]) -> str:
-    """Who was not clearly slower: within one standard deviation over seeds, the larger of the two."""
-    near = [
-        f"{row.label} ({number(row.time_mean or 0.0)} s)"
-        for row in others
-        if (row.time_mean or 0.0) - (first.time_mean or 0.0) < max(row.time_sd or 0.0, first.time_sd or 0.0)
-    ]
+    """Who was not clearly slower: seed by seed, by no more than the standard deviation of how much it was slower.
+
+    Seeds differ more in difficulty than strategies do, and the same seed is as difficult for all.
+    """
+    near = []
+    for row in others:
+        slower = [math.log(row.times[s] / first.times[s]) for s in row.times if first.times.get(s) and row.times[s]]
+        if len(slower) > 1 and fmean(slower) <= stdev(slower):
+            near.append(f"{row.label} ({number(row.time_mean or 0.0)} s)")
     return f" Too close to call over these seeds: {', '.join(near)}." if near else ""
 
 

@@ -1,7 +1,7 @@
 """The runs of a comparison in one row per label, for the terminal, the page and JSON."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean, stdev
 
@@ -27,8 +27,10 @@ class Row:
     seeds: int
     reached: int
     """Seeds that reached the target."""
+    times: Mapping[int, float]
+    """Seconds of that clock to the target, of each seed that reached it."""
     time_mean: float | None
-    """Seconds of that clock to the target, over the seeds that reached it (so are the next three)."""
+    """Their mean, over the seeds that reached it (so are the next three)."""
     time_sd: float | None
     updates_mean: float | None
     rounds_mean: float | None
@@ -64,6 +66,7 @@ def _row(label: str, runs: Sequence[Run], target: float | None, baseline: Sequen
         clock=clock_of(runs),
         seeds=len(runs),
         reached=len(_known(times)),
+        times={run.seed: time for run, time in zip(runs, times, strict=True) if time is not None},
         time_mean=_mean(times),
         time_sd=_sd(times),
         updates_mean=None if target is None else _mean(run.updates_to(target) for run in runs),
