@@ -4,6 +4,7 @@ import copy
 from collections.abc import Callable
 from dataclasses import fields
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from fedfa import Arrival, replay
 from fedfa.conformance import cases, replay_case
 from fedfa.core import Flight, Strategy, Update
 from fedfa.errors import ConfigError
+from fedfa.experiment import strategy_class
 from fedfa.strategies import ALL, BY_NAME
 from fedfa.vectors import Entry, Window, blend
 from reference import reference_replay
@@ -36,6 +38,9 @@ def small(cls: type[Strategy], **settings: Any) -> Strategy:
 
 def close(models: list[np.ndarray], expected: list[list[float]], atol: float = 1e-6) -> None:
     np.testing.assert_allclose(np.array(models), np.array(expected), atol=atol)
+
+
+EXAMPLES = Path(__file__).parent.parent / "examples"
 
 
 # The rules -----------------------------------------------------------------------------------------------------------
@@ -143,6 +148,17 @@ def test_fedfa_delta_may_step_from_the_mean_of_the_bases() -> None:
     close(replay(fedfa.FedFaDelta(window=2, anchor="bases"), np.array([1.0], np.float32), stream), [[1], [one], [two]])
     with pytest.raises(ConfigError, match="anchor = 'bases': goes with differences against them; set origin = 'base'"):
         fedfa.FedFaDelta(anchor="bases", origin="current")
+
+
+def test_the_example_of_an_adaptive_step() -> None:
+    """Differences at right angles are extrapolated by K / 2, equal ones not at all; equal to zero they do no harm."""
+    adaptive = strategy_class(f"{EXAMPLES / 'adaptive_step.py'}:FedFaExP", "strategy")
+    start = np.zeros(4, np.float32)
+    right_angles = [arrival(client, 0, *row) for client, row in enumerate(np.eye(4))]
+    close(replay(adaptive(window=4), start, right_angles)[-1:], [[4 / 2 / 4] * 4])
+    close(replay(adaptive(window=2), start, [arrival(0, 0, 1, 2, 3, 4)] * 2), [[0] * 4, [1, 2, 3, 4]])
+    close(replay(adaptive(window=2), start, [arrival(0, 0, 0, 0, 0, 0)] * 2), [[0] * 4, [0] * 4])
+    assert fedfa.simulate(adaptive(concurrency=10), stop={"updates": 300}).best_accuracy > 0.7
 
 
 def test_fedfa_nova_rescales_by_the_mean_steps_of_the_window() -> None:

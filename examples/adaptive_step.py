@@ -1,0 +1,37 @@
+"""A strategy of your own: FedFa-Delta from the bases, with a step that adapts to how much the differences disagree.
+
+The rule is that of Jhunjhunwala et al., "FedExP: Speeding Up Federated Averaging via Extrapolation", ICLR 2023, taken
+for a sliding window instead of a round:
+
+    eta_g = max(1, mean_k |D_k|^2 / (2 |mean_k D_k|^2))
+
+Differences that point the same way give 1, which is FedFa-Param; K that are at right angles to each other give K / 2.
+
+    fedfa compare --strategies fedfa-param,examples/adaptive_step.py:FedFaExP --seeds 0,1,2,3,4 --target 0.93 \\
+                  --set data.alpha=5.0 --set stop.seconds=1200
+
+docs/reproduction.md tells what came of it.
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from fedfa.strategies.fedfa import Anchor, FedFaDelta
+from fedfa.vectors import Vector
+
+
+@dataclass(kw_only=True, eq=False)
+class FedFaExP(FedFaDelta):
+    """FedFa-Delta with FedExP's step."""
+
+    name: ClassVar[str] = "fedfa-exp"
+
+    anchor: Anchor = "bases"
+
+    def next_model(self) -> Vector:
+        parameters, window = slice(0, self.num_trainable), self.results
+        each = [float(entry.vector[parameters].dot(entry.vector[parameters])) for entry in window.entries]
+        mean = window.total[parameters] / window.weight
+        agreed = float(mean.dot(mean))
+        step = max(1.0, sum(each) / len(each) / (2 * agreed)) if agreed > 0 else 1.0
+        return window.step_from(self.start(), step / window.weight)
