@@ -17,6 +17,7 @@ from fedfa.engine import Stop
 from fedfa.errors import ConfigError
 from fedfa.experiment import load_experiment
 from fedfa.recipes import BY_NAME, RECIPES
+from fedfa.recipes.figures import figure3
 from fedfa.recipes.kitchen import choose, make, standing
 from fedfa.recipes.lab import Lab
 from fedfa.recipes.markdown import BEGIN, END, check_markdown
@@ -93,6 +94,9 @@ def test_the_most_informative_runs_come_first(tmp_path: Path) -> None:
         "cifar10-iid-search-phones", "cifar10-iid-windows", "cifar10-iid-mc2", "cifar10-iid-unequal",
     )}  # fmt: skip
     assert list(first.values()) == sorted(first.values())
+    on_hard = [n for n, name in enumerate(names) if name.startswith("cifar10-noniid/") and "seed0-to-target" in name]
+    assert max(on_hard[:6]) < first["cifar10-iid/fedfa-param_window=5-seed1"]  # the leading ones
+    assert min(on_hard[6:]) > first["cifar10-iid-unequal"]
     last_first_seed = max(n for n, name in enumerate(names) if "seed0" in name)
     early = [name for name in names[:last_first_seed] if "seed1" in name]
     assert len(early) == 6  # FedFa, FedBuff and FedAvg on the mild split
@@ -166,6 +170,15 @@ def test_one_lucky_evaluation_is_not_a_steady_one(tmp_path: Path) -> None:
     grid = table1(lab(tmp_path), [(chosen, [lucky, steady])]).grids[0]
     assert grid.headers[5].endswith("mean of 3 at 68 % (s)")
     assert [row[5] != "–" for row in grid.rows] == [False, True]
+    assert math.isclose(lucky.jumps(2), 0.2)  # down by 30 points, up by 10
+    section = figure3(lab(tmp_path), [(chosen, [lucky, steady])])
+    rows = {row[0]: row[1:] for row in section.grids[0].rows}
+    assert section.grids[0].headers == ("Strategy", "50 %", "60 %", "65 %", "68 %", "Jumps")
+    assert rows["FedAvg"][2:] == ("–", "–", f"{100 * lucky.jumps():.1f}")
+    assert rows["FedFa-Param"][3] != "–"
+    whole, near = section.figures
+    assert near.layers == whole.layers
+    assert near.y_range == pytest.approx((55, 72))
 
 
 def test_strategies_are_compared_seed_by_seed(tmp_path: Path) -> None:

@@ -192,6 +192,11 @@ class Run:
         hits = means.filter(pl.col("accuracy") >= accuracy)
         return hits["seconds"][0] if len(hits) else None
 
+    def jumps(self, over: int = 20) -> float:
+        """How far accuracy goes up or down between two evaluations, in the mean over the last so many."""
+        steps = self.evaluations["accuracy"].diff().drop_nulls().abs().tail(over)
+        return float(steps.mean()) if len(steps) else math.nan  # pyright: ignore[reportArgumentType]
+
     def updates_to(self, accuracy: float) -> int | None:
         """Accepted updates until an evaluation first showed this accuracy; None if none did."""
         first = self._first_at(accuracy)

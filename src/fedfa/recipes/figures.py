@@ -10,12 +10,12 @@ import polars as pl
 
 from fedfa.recipes.contests import SAME_WORK
 from fedfa.recipes.lab import Contest, Lab, Results, Section, describe, paper
-from fedfa.recipes.tables import NOT_RUN, best_cell, seeds_cell
+from fedfa.recipes.tables import NEARLY, NOT_RUN, best_cell, seeds_cell, steady_cell
 from fedfa.record import Run
 from fedfa.report.figures import accuracy_figure, label_figure, timeline_figure
 from fedfa.report.grid import Grid
 from fedfa.report.shapes import PALETTE, Figure, Line, number, numbers
-from fedfa.report.tables import summarise
+from fedfa.report.tables import percent, summarise
 from fedfa.report.timeline import waiting_share
 from fedfa.weather import weather_from
 
@@ -82,7 +82,11 @@ def figure2(lab: Lab, results: Results) -> Section:
 
 
 def figure3(lab: Lab, results: Results) -> Section:
-    return _accuracy(results, "figure3", "Figure 3: accuracy over time", "seconds")
+    section = _accuracy(results, "figure3", "Figure 3: accuracy over time", "seconds")
+    there = [(contest, runs) for contest, runs in results if runs]
+    near = [near_target(contest, figure) for (contest, _), figure in zip(there, section.figures, strict=True)]
+    both = [figure for pair in zip(section.figures, near, strict=True) for figure in pair]
+    return replace(section, grids=[on_the_way(contest, runs) for contest, runs in there], figures=both)
 
 
 def figure4(lab: Lab, results: Results) -> Section:
@@ -98,6 +102,32 @@ def _accuracy(results: Results, name: str, title: str, against: str) -> Section:
     if any(run.manifest["ended"] == "accuracy" for _, runs in results for run in runs):
         text.append("A curve that ends at the target was not run any further.")
     return Section(name, title, text, figures=figures, values={"rows": rows})
+
+
+def on_the_way(contest: Contest, runs: Sequence[Run]) -> Grid:
+    """The curves in numbers: when each was steadily above a few accuracies, and how much it jumps."""
+    goals = [contest.target - below for below in (0.2, 0.1, 0.05, NEARLY)]
+    rows = {row.label: row for row in summarise(runs, contest.target)}
+    cells = [
+        (c.title, *(steady_cell(runs, rows[c.title], goal) for goal in goals), f"{100 * fmean(jumps):.1f}")
+        for c in contest.contenders
+        if c.title in rows
+        for jumps in [[run.jumps() for run in runs if run.label == c.title]]
+    ]
+    caption = (
+        "Virtual seconds until the mean of three evaluations in a row was there. Jumps: the mean change of accuracy "
+        "between two evaluations, up or down, in points, over the last twenty."
+    )
+    return Grid(f"{contest.title}: on the way", ("Strategy", *map(percent, goals), "Jumps"), cells, caption)
+
+
+def near_target(contest: Contest, figure: Figure) -> Figure:
+    """The part of the curves where they differ the least."""
+    low, high = 100 * (contest.target - 0.15), 100 * (contest.target + 0.02)
+    return replace(
+        figure, name=f"{figure.name}-near", title=f"{figure.title}, near the target", y_range=(low, high),
+        caption=f"The same, from {low:.0f} to {high:.0f} %.", height=520,
+    )  # fmt: skip
 
 
 def curves(contest: Contest, runs: Sequence[Run], name: str, against: str = "seconds") -> Figure:

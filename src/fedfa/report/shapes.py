@@ -115,7 +115,10 @@ class Figure:
 
 # Colours -------------------------------------------------------------------------------------------------------------
 
-PALETTE = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#882255", "#999933", "#332288", "#7f7f7f")
+PALETTE = (
+    "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#882255", "#999933", "#332288", "#7f7f7f",
+    "#aa4499", "#ddcc77",
+)  # fmt: skip
 """Okabe and Ito's colours without black and yellow, then Tol's; told apart with every common colour blindness."""
 
 WAITING = "#9aa1aa"

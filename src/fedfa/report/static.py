@@ -4,6 +4,7 @@ import math
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
+from textwrap import fill
 
 from matplotlib.axes import Axes
 from matplotlib.collections import PolyCollection
@@ -14,6 +15,8 @@ from fedfa.record import atomic
 from fedfa.report.shapes import OUTLINE, Band, Boxes, Dots, Figure, Layer, Line, Note, Rule
 
 WIDTH = 8.0
+TITLE_WIDTH = 72
+"""Letters of a title to a line."""
 GREY = "#808080"
 
 
@@ -44,7 +47,7 @@ def _fill(axes: Axes, figure: Figure) -> None:
     axes.grid(color="#e4e4e4", linewidth=0.7, axis="x" if figure.y_ticks else "both")
     for layer in figure.layers:
         _add(axes, layer)
-    axes.set_title(_plain(figure.title), loc="left", fontsize=12, fontweight="bold")
+    axes.set_title(fill(_plain(figure.title), TITLE_WIDTH), loc="left", fontsize=12, fontweight="bold")
     axes.set_xlabel(figure.x_label)
     axes.set_ylabel(figure.y_label)
     axes.spines[["top", "right"]].set_visible(False)
