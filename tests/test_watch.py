@@ -277,6 +277,16 @@ def test_several_runs(watch: Watch, folder: Path) -> None:
     assert set(finished["figures"]) == {"accuracy", "loss", "pace", "staleness", "timeline"}
 
 
+def test_runs_that_are_not_listed_are_told(watch: Watch, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def shown() -> dict[str, Any]:
+        return json.loads(ask(watch, f"/{TOKEN}/data.json?run=")[2])
+
+    assert shown()["left_out"] == ""
+    monkeypatch.setattr("fedfa.watch.runs.MOST_RUNS", 3)
+    assert len(shown()["runs"]) == 3
+    assert shown()["left_out"] == "and 1 more; watch a folder further down to see them"
+
+
 def test_metrics_are_what_prometheus_reads(watch: Watch, folder: Path) -> None:
     _, headers, text = ask(watch, f"/{TOKEN}/metrics")
     assert headers["Content-Type"] == "text/plain; version=0.0.4; charset=utf-8"

@@ -35,6 +35,8 @@ main { max-width: 1200px; padding-top: 1.6rem; }
 figcaption:empty { display: none; }
 #runs { max-height: 16rem; overflow: auto; margin: 0 0 1.2rem; border: 1px solid var(--edge); border-radius: 8px; }
 #runs tr { cursor: pointer; }
+#left-out { margin: .3rem .6rem; }
+#left-out:empty { display: none; }
 #runs th { white-space: nowrap; }
 #runs tr.chosen { background: var(--card); }
 #runs button { font: inherit; font-weight: 600; color: inherit; background: none; border: 0; padding: 0;
@@ -102,6 +104,7 @@ function list(runs, chosen) {
 function show(data) {
   stand(data.kind, data.standing);
   list(data.runs, data.run);
+  set($("left-out"), data.left_out);
   $("content").hidden = !data.figures;
   set($("title"), data.title ?? "fedfa watch");
   document.title = (data.title ? data.title + " – " + data.kind : data.kind) + " – fedfa";
@@ -175,7 +178,8 @@ PAGE = Template("""<!doctype html>
 <main>
 <div class="head"><h1 id="title">fedfa watch</h1><div id="state" class="state" role="status">connecting</div></div>
 <div id="runs" hidden><table><thead><tr><th scope="col">run</th><th scope="col">state</th><th scope="col">done</th>
-<th scope="col">updates</th><th scope="col">accuracy</th></tr></thead><tbody></tbody></table></div>
+<th scope="col">updates</th><th scope="col">accuracy</th></tr></thead><tbody></tbody></table>
+<p class="about" id="left-out"></p></div>
 <div id="content" hidden>
 <p class="about" id="about"></p>
 <div class="bar"><div id="done"></div></div>

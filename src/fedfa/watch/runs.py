@@ -24,11 +24,14 @@ class Runs:
         self.folder = folder
         self._read: dict[Path, tuple[tuple[int, int], dict[str, Any]]] = {}
         self._lock = Lock()
+        self.left_out = 0
+        """Runs that were there at the last look, beyond the most that are listed."""
 
     def look(self) -> dict[str, dict[str, Any]]:
         """The state of every run (see ``live``) by its folder's name; one in the folder itself is called "."."""
         with self._lock:
-            found = sorted(self._places(), key=lambda place: (_FILES.index(place[1]) != 1, place[0]))[:MOST_RUNS]
+            found = sorted(self._places(), key=lambda place: (_FILES.index(place[1]) != 1, place[0]))
+            self.left_out, found = max(0, len(found) - MOST_RUNS), found[:MOST_RUNS]
             self._read = {path: read for path, read in self._read.items() if (path.parent, path.name) in found}
             states = {place.relative_to(self.folder).as_posix(): self._state(place / file) for place, file in found}
         return {name: self._aged(state) for name, state in states.items() if state}

@@ -100,7 +100,7 @@ class _Handler(BaseHTTPRequestHandler):
                 return self._answer(HTTPStatus.OK, PAGE.encode(), "text/html; charset=utf-8")
             case "data.json":
                 run = parse_qs(query).get("run", [""])[0]
-                shown = view(run, self.runs.look(), str(self.runs.folder))
+                shown = view(run, self.runs.look(), str(self.runs.folder), self.runs.left_out)
                 text = json.dumps(shown, allow_nan=False, separators=(",", ":"))
                 return self._answer(HTTPStatus.OK, text.encode(), "application/json")
             case "metrics":

@@ -20,7 +20,7 @@ MOST_WORK_SHOWN = 40.0
 _BLUE, _RED, _GREEN, _SKY, _ORANGE, _GREY = PALETTE[0], PALETTE[1], PALETTE[2], PALETTE[5], PALETTE[4], PALETTE[9]
 
 
-def view(name: str, runs: dict[str, dict[str, Any]], folder: str) -> dict[str, Any]:
+def view(name: str, runs: dict[str, dict[str, Any]], folder: str, left_out: int = 0) -> dict[str, Any]:
     """What the page asks for, JSON-ready: the run of this name, else the one under way, else the first."""
     fallback = next((other for other, state in runs.items() if state["state"] == "running"), next(iter(runs), ""))
     chosen = name if name in runs else fallback
@@ -29,6 +29,7 @@ def view(name: str, runs: dict[str, dict[str, Any]], folder: str) -> dict[str, A
     shown: dict[str, Any] = {
         "run": chosen,
         "runs": [_row(other, one) for other, one in runs.items()],
+        "left_out": f"and {left_out:,} more; watch a folder further down to see them" if left_out else "",
         "kind": kind,
         "standing": text,
     }
