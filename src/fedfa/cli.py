@@ -186,6 +186,7 @@ def watch(
         import webbrowser
 
         webbrowser.open(page.address)
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a script's background jobs begin with Ctrl-C ignored
     try:
         page.serve()
     except KeyboardInterrupt:
