@@ -165,6 +165,8 @@ class Run:
     folder: Path | None = None
     model: np.ndarray | None = None
     """The final global model; kept in memory only."""
+    whole: "Run | None" = None
+    """The run that this is the beginning of, where it was cut."""
 
     @property
     def label(self) -> str:
@@ -223,7 +225,8 @@ class Run:
         seconds, ended = min(ends)
         updates, evaluations = (rows.filter(pl.col("seconds") <= seconds) for rows in (self.updates, self.evaluations))
         facts = {"stop": stop.limits, "ended": ended, "seconds": seconds, "version": evaluations["version"][-1]}
-        return replace(self, updates=updates, evaluations=evaluations, manifest=self.manifest | facts, model=None)
+        manifest = self.manifest | facts
+        return replace(self, updates=updates, evaluations=evaluations, manifest=manifest, model=None, whole=self)
 
     @property
     def accepted(self) -> pl.DataFrame:

@@ -128,7 +128,7 @@ class FlowerWorld:
         reply = self._pull(sent)
         return self._event(reply, order, time.monotonic() - sent.made)
 
-    def _push(self, node: int, order: Order) -> "Sent":
+    def _push(self, node: int, order: Order) -> Sent:
         """Send the order; should it fail, send the same message again, which the SuperLink knows by its id.
 
         One pushes at a time, and makes its message only then: all pushes share one way, and side by side they would
@@ -151,7 +151,7 @@ class FlowerWorld:
                 raise failed
             logger.warning("an order could not be sent (%s); trying again", in_a_line(failed))
 
-    def _pull(self, sent: "Sent") -> Message | None:
+    def _pull(self, sent: Sent) -> Message | None:
         """The reply, once it is there; None where it never comes."""
         pause, began = min(LONGEST_HEAD_START, HEAD_START * self._quickest), time.monotonic()
         while (now := time.monotonic()) < sent.made + self._ttl + GRACE_SECONDS:

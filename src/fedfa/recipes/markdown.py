@@ -8,7 +8,7 @@ from pathlib import Path
 from fedfa.errors import ConfigError, require
 from fedfa.recipes.lab import Lab, Results, Section
 from fedfa.recipes.page import introduction, names
-from fedfa.record import Run, atomic, read_run
+from fedfa.record import Run, atomic
 from fedfa.report.grid import Grid
 from fedfa.report.shapes import number
 
@@ -37,8 +37,7 @@ def replaced(file: Path, lab: Lab, sections: Sequence[Section], results: Results
         for figure in section.figures:
             picture = os.path.relpath(lab.folder / "figures" / f"{figure.name}.png", file.parent)
             parts += [f"![{figure.title}]({Path(picture).as_posix()})", f"{figure.title}. {figure.caption}"]
-    shown = {run.folder: run for _, own in results for run in own}
-    runs = {folder: read_run(folder) if folder else run for folder, run in shown.items()}  # whole, where shown cut
+    runs = {run.folder: run.whole or run for _, own in results for run in own}
     parts += ["## The runs", *_runs(lab, list(runs.values())), names(results).as_markdown()]
     return "\n\n".join([f"{before}{BEGIN}", *parts, f"{END}{after}"])
 

@@ -12,10 +12,9 @@ from fedfa.recipes.figures import curves
 from fedfa.recipes.lab import Contest, Lab, Results, Section, describe
 from fedfa.recipes.tables import best_cell, final_cell, scale_note, seeds_cell, to_target, value_of
 from fedfa.recipes.workloads import Split
-from fedfa.record import Run
 from fedfa.report.grid import Grid
 from fedfa.report.shapes import number
-from fedfa.report.tables import percent, summarise
+from fedfa.report.tables import Row, percent, summarise
 
 FASTER = "× FedFa-Param"
 GROUP_NORM_LR = 5.0
@@ -171,6 +170,7 @@ def _answer(lab: Lab, results: Results, name: str, title: str, text: Sequence[st
     grids, figures, values = [], [], []
     for position, (contest, runs) in enumerate(results):
         rows = {row.label: row for row in summarise(runs, contest.target)}
+        param = next(c.title for c in contest.contenders if c.row == "fedfa-param")
         cells = []
         for contender in contest.contenders:
             row = rows.get(contender.title)
@@ -181,7 +181,7 @@ def _answer(lab: Lab, results: Results, name: str, title: str, text: Sequence[st
                     final_cell(row),
                     to_target(runs, row, "time"),
                     number(row.updates_mean) if row and row.complete and row.updates_mean else "–",
-                    faster_cell(contest, runs, contender),
+                    faster_cell(row, rows.get(param)),
                     seeds_cell(lab, row, contest.target),
                 )
             )
@@ -198,12 +198,10 @@ def _answer(lab: Lab, results: Results, name: str, title: str, text: Sequence[st
     return Section(name, title, [*text, paired, scale_note(lab, results)], grids, figures, {"cells": values})
 
 
-def faster_cell(contest: Contest, runs: Sequence[Run], contender: Contender) -> str:
+def faster_cell(row: Row | None, param: Row | None) -> str:
     """How much sooner than FedFa-Param it reached the target; a dash unless both did with every seed there is."""
-    param = next(c.title for c in contest.contenders if c.row == "fedfa-param")
-    theirs, own = ({r.seed: r.time_to(contest.target) for r in runs if r.label == t} for t in (param, contender.title))
-    ratios = [reached / took for seed, took in own.items() if took and (reached := theirs.get(seed))]
-    if not ratios or len(ratios) < len(own) or contender.title == param:
+    ratios = param.times_over(row) if row and param and row is not param else []
+    if row is None or not ratios or len(ratios) < row.seeds:
         return "–"
     spread = f" ({min(ratios):.2f} to {max(ratios):.2f})" if len(ratios) > 1 else ""
     return f"{geometric_mean(ratios):.2f}{spread}"

@@ -144,7 +144,7 @@ def _too_close(first: Row, others: Sequence[Row]) -> str:
     """
     near = []
     for row in others:
-        slower = [math.log(row.times[s] / first.times[s]) for s in row.times if first.times.get(s) and row.times[s]]
+        slower = [math.log(ratio) for ratio in row.times_over(first)]
         if len(slower) > 1 and fmean(slower) <= stdev(slower):
             near.append(f"{row.label} ({number(row.time_mean or 0.0)} s)")
     return f" Too close to call over these seeds: {', '.join(near)}." if near else ""

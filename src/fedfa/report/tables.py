@@ -49,6 +49,10 @@ class Row:
         """Every seed reached the target."""
         return self.reached == self.seeds
 
+    def times_over(self, other: "Row") -> list[float]:
+        """How many times as long as the other it took, for each seed that got there with both."""
+        return [time / other.times[seed] for seed, time in self.times.items() if time and other.times.get(seed)]
+
 
 def summarise(runs: Sequence[Run], target: float | None) -> list[Row]:
     """One row per label; without a target nothing counts as reached."""
