@@ -3,6 +3,7 @@
 Everything but streams and graphs also runs on the CPU, and is tested there; the rest wherever there is a GPU.
 """
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -52,10 +53,10 @@ def examples(count: int, key: int) -> tuple[Tensor, Tensor]:
     return torch.randn(count, 2, 6, 6, generator=generator) + labels[:, None, None, None], labels
 
 
-def make_task(dropout: float = 0.0, **local: Any) -> fedfa.Task:
+def make_task(dropout: float = 0.0, model: Callable[[], nn.Module] | None = None, **local: Any) -> fedfa.Task:
     settings = {"epochs": 2, "batch_size": 8, "lr": 0.05} | local
     return fedfa.Task(
-        model=lambda: Net(dropout),
+        model=model or (lambda: Net(dropout)),
         clients=[examples(size, key) for key, size in enumerate(SIZES)],
         test=examples(30, 99),
         local=fedfa.LocalTraining(**settings),
@@ -108,6 +109,22 @@ def test_bf16_copies_train_as_autocast_does(place: Place, mu: float, local: dict
             apart = np.linalg.norm(as_array(theirs.params) - as_array(ours.params))
             assert apart <= 0.05 * moved
             assert ours.loss == pytest.approx(theirs.loss, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    "place", [pytest.param(Place("cpu", "bf16"), id="cpu"), pytest.param(Place("cuda", "bf16"), id="cuda", marks=GPU)]
+)
+@pytest.mark.parametrize("local", [{}, {"momentum": 0.5}, {"optimizer": "adamw", "lr": 0.01}], ids=str)
+def test_gradients_may_all_be_bf16(place: Place, local: dict[str, Any]) -> None:
+    """As those of adapters are, where everything else is frozen."""
+    task = make_task(model=lambda: nn.Sequential(nn.Flatten(), nn.Linear(72, 3)), **local)
+    with place.prepared():
+        lanes, inline, one = Lanes(task, 0, place), Inline(task, 0, place), order(task, place, 0)
+        assert lanes.halved == set(lanes.layout.names)
+        lanes.submit(one)
+        ours, theirs = lanes.result(one.dispatch), inline.train(one)
+        moved = np.linalg.norm(as_array(theirs.params) - as_array(one.base))
+        assert np.linalg.norm(as_array(theirs.params) - as_array(ours.params)) <= 0.05 * moved
 
 
 @pytest.mark.parametrize("place", PLACES)

@@ -83,6 +83,13 @@ class LocalTraining:
             first, second, count = memory
             b1, b2 = ADAM_BETAS
             count.add_(1.0)
+            if not torch._C._functorch.is_batchedtensor(params):  # pyright: ignore[reportAttributeAccessIssue]
+                torch._fused_adamw_(  # the same in one pass over memory
+                    [params], [gradient.to(params.dtype)], [first], [second], [], [count],
+                    lr=self.lr, beta1=b1, beta2=b2, weight_decay=self.weight_decay, eps=ADAM_EPSILON,
+                    amsgrad=False, maximize=False,
+                )  # fmt: skip
+                return
             first.mul_(b1).add_(gradient, alpha=1 - b1)
             second.mul_(b2).add_(gradient * gradient, alpha=1 - b2)
             if self.weight_decay:

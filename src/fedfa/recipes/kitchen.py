@@ -43,7 +43,7 @@ def choose(
 ) -> Order:
     """Check everything before anything runs. Without ``tasks``: the paper's, as far as their data is at hand.
 
-    ``only_show``: without runs and without data; all of the paper's workloads, and others that have runs there.
+    ``only_show``: without runs and without data; what the paper has in a recipe, and other workloads with runs of it.
     """
     known = [*BY_NAME, EVERYTHING]
     require(name in known, f"{name}: {suggest(name, known, 'must be one of')}")
@@ -61,7 +61,7 @@ def choose(
         elif tasks is not None:
             picked = [workload(task.strip()) for task in tasks]
         elif only_show:
-            picked = [workload(task) for task in recipe.tasks] + [one for one in ALL if one.has_runs(folder)]
+            picked = [workload(task) for task in recipe.tasks] + [one for one in ALL if has_runs(recipe, one, lab)]
         else:
             picked = []
             for task in recipe.tasks:
@@ -118,6 +118,13 @@ def standing(order: Order) -> tuple[int, int]:
     plan = lab.plan([contest for recipe, own in order.recipes for contest in recipe.contests(own)])
     shelf = lab.shelf
     return sum(point in shelf for point in plan), len(plan)
+
+
+def has_runs(recipe: Recipe, one: Workload, lab: Lab) -> bool:
+    """Whether there are runs of a recipe on this workload; of a recipe that needs none, any runs on it."""
+    contests = recipe.contests(replace(lab, workloads=(one,)))
+    names = [contest.name for contest in contests] or [split.name for split in one.splits]
+    return any(next(lab.folder.glob(f"{name}/*/manifest.json"), None) for name in names)
 
 
 def missing(one: Workload, lab: Lab) -> str:

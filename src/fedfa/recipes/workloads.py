@@ -8,7 +8,6 @@ its budget is a failure. What stands in for weights or data that are not at hand
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Literal
 
 from fedfa.errors import require
@@ -45,10 +44,6 @@ class Workload:
     """Settings of the short runs that look for good settings, at full scale."""
     sweep: Mapping[str, Any] = field(default_factory=dict)
     """Settings of the runs that vary K or M_c, at full scale."""
-
-    def has_runs(self, folder: Path) -> bool:
-        """Whether a folder of recipes holds runs of it."""
-        return any(True for split in self.splits for _ in folder.glob(f"{split.name}*/*/manifest.json"))
 
     def titled(self, split: Split) -> str:
         return f"{self.title}, {split.title}" if split.title else self.title
