@@ -219,6 +219,48 @@ def test_records_are_enough_to_show(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         other.carry_out([replace(one, experiment=other.experiment(DIGITS, DIGITS.splits[-1]))])
 
 
+def test_label_counts_are_kept_to_be_shown_without_the_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    here = lab(tmp_path)
+    shown = replace(here, only_show=True)
+    experiment = here.experiment(DIGITS, DIGITS.splits[-1])
+    counted, others = here.label_counts(experiment), replace(experiment, seed=1)
+    assert counted is not None
+    monkeypatch.setattr(type(experiment), "make_task", lambda self: (_ for _ in ()).throw(ConfigError("no data")))
+    kept = shown.label_counts(experiment)
+    assert kept is not None
+    assert kept.equals(counted)
+    assert shown.label_counts(others) is None
+    with pytest.raises(ConfigError, match="no data"):
+        here.label_counts(others)
+
+
+def test_a_recipe_shows_other_workloads_only_with_runs_of_their_own(tmp_path: Path) -> None:
+    """Runs on the digits to the target are no reason to list all other questions on the digits as not run."""
+    (tmp_path / "digits-iid" / "fedavg-seed0").mkdir(parents=True)
+    (tmp_path / "digits-iid" / "fedavg-seed0" / "manifest.json").touch()
+    order = choose("all", scale="full", tasks=None, seeds=[0], folder=tmp_path, only_show=True)
+    with_digits = {recipe.name for recipe, own in order.recipes if DIGITS in own.workloads}
+    assert {"table1", "figure3", "table3", "figure2"} <= with_digits
+    assert not {"delta", "refill", "mixing", "table4", "table5", "figure5"} & with_digits
+
+
+def test_two_models_on_one_data_set_are_two_workloads(tmp_path: Path) -> None:
+    """The paper's numbers stand beside ResNet-18 alone, and the split they share is drawn once."""
+    both = ["cifar10", "cifar10-cnn"]
+    order = choose("table4", scale="full", tasks=both, seeds=[0], folder=tmp_path, only_show=True)
+    _, (section,) = make(order)
+    assert [grid.title for grid in section.grids] == [
+        "CIFAR-10, ResNet-18, IID, alpha = 5",
+        "CIFAR-10, small CNN, IID, alpha = 5",
+    ]
+    papers = [{cell for row in grid.rows for cell in row[2::2]} for grid in section.grids]
+    assert "62.1" in papers[0]
+    assert papers[1] == {"–"}
+    order = choose("figure2", scale="full", tasks=both, seeds=[0], folder=tmp_path, only_show=True)
+    _, (section,) = make(order)
+    assert len(section.text) == 1 + 3  # that of each alpha nothing is there
+
+
 def test_runs_of_different_models_are_not_averaged(tmp_path: Path) -> None:
     here = lab(tmp_path, seeds=(0, 1))
     chosen = contest("mixed", ("FedAvg", "fedavg"))

@@ -113,7 +113,7 @@ def test_best_accuracies_and_extensions(tmp_path: Path) -> None:
     rows = table3(lab(tmp_path), [(chosen, runs)]).grids[0].rows
     assert list(rows) == [("FedAvg", "60.0", "65.7", "40.0", "1"), ("FedFa-Param", "30.0", "65.4", "30.0", "1")]
     other = contest("x", ("FedNova", "fednova"), ("FedNova with FedFa", "fedfa-nova"))
-    cifar = replace(other, experiment=replace(other.experiment, data=replace(other.experiment.data, dataset="cifar10")))
+    cifar = replace(other, experiment=replace(other.experiment, name="cifar10-iid"))
     runs = [make_run("FedNova", (0.5,)), make_run("FedNova with FedFa", (0.8,))]
     rows = table5(lab(tmp_path), [(cifar, runs)]).grids[0].rows
     assert rows[0] == ("FedNova", "failed", "4,576", "failed", "390", "0 of 1", "50.0")

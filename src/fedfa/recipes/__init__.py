@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING
 
 from fedfa.recipes import contests, figures, questions, tables
 from fedfa.recipes.lab import Lab, Recipe
+from fedfa.recipes.workloads import THE_PAPERS
 
 if TYPE_CHECKING:
     from rich.table import Table
-
-THE_PAPERS = ("cifar10", "sent140", "sst2")
 
 RECIPES = (
     Recipe("figure1", "who waits, and what it costs", ("digits",), contests.same_work, figures.figure1),

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from fedfa.experiment import DataSettings
 from fedfa.recipes.contests import SAME_WORK
 from fedfa.recipes.lab import Contest, Lab, Results, Section, describe, paper
 from fedfa.recipes.tables import NEARLY, NOT_RUN, best_cell, seeds_cell, steady_cell
@@ -61,11 +62,15 @@ def figure1(lab: Lab, results: Results) -> Section:
 def figure2(lab: Lab, results: Results) -> Section:
     figures, values = [], []
     text = ["In Dirichlet splits, the smaller alpha, the fewer labels a client sees."]
+    drawn_already: list[DataSettings] = []  # by a workload with another model
     for workload, split in lab.last_splits():
         partition = lab.experiment(workload, split).data.partition
         drawn: dict[str, dict[str, Any]] = {f"alpha = {alpha:g}": {"data__alpha": alpha} for alpha in ALPHAS}
         for title, changes in (drawn if partition.startswith("dirichlet") else {f"{partition} split": {}}).items():
             experiment = replace(lab.experiment(workload, split, **changes), seed=lab.seeds[0])
+            if experiment.data in drawn_already:
+                continue
+            drawn_already.append(experiment.data)
             counts = lab.label_counts(experiment)
             if counts is None:
                 text.append(f"{workload.title}, {title}: neither the data nor a run on it is there.")

@@ -132,7 +132,7 @@ def missing(one: Workload, lab: Lab) -> str:
     if one is EMBEDDED:
         return ""
     try:
-        locate(one.name, lab.data)
+        locate(one.dataset or one.name, lab.data)
         if wanted := lab.weights(one):
             find_weights(lab.given("model.weights") or wanted, Path(lab.data).expanduser())
             needed("transformers")

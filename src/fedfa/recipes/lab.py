@@ -1,5 +1,7 @@
 """Where recipes are carried out: which runs they need, made once each, and continued where they were left."""
 
+import hashlib
+import json
 import math
 import os
 import tomllib
@@ -19,8 +21,8 @@ from fedfa.experiment import Experiment, from_table
 from fedfa.recipes.agenda import rank
 from fedfa.recipes.contenders import Contender
 from fedfa.recipes.shelf import Shelf, is_finished, recorded, settings
-from fedfa.recipes.workloads import EMBEDDED, Scale, Split, Workload
-from fedfa.record import Run, read_run
+from fedfa.recipes.workloads import EMBEDDED, THE_PAPERS, Scale, Split, Workload
+from fedfa.record import Run, atomic, read_run
 from fedfa.report.grid import Grid
 from fedfa.report.page import travelling
 from fedfa.report.shapes import Figure
@@ -131,7 +133,7 @@ class Lab:
                     found.append(f"sent140: {held:,} training examples; the public data set has 1.6 million.")
                 elif not sent140.is_public(Path(self.data).expanduser()):
                     found.append("sent140: a part of the data, with clients by the hour of posting instead of users.")
-            if workload.name in ("digits", "femnist"):
+            if workload.name not in THE_PAPERS:
                 found.append(f"{workload.name}: not in the paper.")
         return found
 
@@ -174,18 +176,25 @@ class Lab:
             raise ConfigError(f"{split.name}: {error}") from error
 
     def label_counts(self, experiment: Experiment) -> pl.DataFrame | None:
-        """Who holds which labels: from the data, or from a run on the same split; None where neither is there."""
+        """Who holds which labels: from the data, else as kept before, or from a run on it; None where nothing is there.
+
+        What was counted is kept, so that it can be shown without the data.
+        """
+        wanted = settings({"seed": experiment.seed, "data": asdict(experiment.data)})
+        kept = self.folder / SPLITS / f"{experiment.data.dataset}-{digest_of(wanted)}.parquet"
         try:
-            return experiment.make_task().label_counts()
+            counts = experiment.make_task().label_counts()
         except ConfigError:
             if not self.only_show:
                 raise
-        wanted = settings({"seed": experiment.seed, "data": asdict(experiment.data)})
-        for manifest in sorted(self.folder.glob("*/*/manifest.json")):
-            run = read_run(manifest.parent)
-            if wanted.items() <= recorded(run).items():
-                return run.clients
-        return None
+            if kept.exists():
+                return pl.read_parquet(kept)
+            recorded_runs = (read_run(path.parent) for path in sorted(self.folder.glob("*/*/manifest.json")))
+            return next((run.clients for run in recorded_runs if wanted.items() <= recorded(run).items()), None)
+        if not self.only_show:
+            with atomic(kept) as file:
+                counts.write_parquet(file)
+        return counts
 
     @property
     def shelf(self) -> Shelf:
@@ -264,9 +273,15 @@ class Lab:
         return replace(point, experiment=replace(point.experiment, stop=stop), folder=folder)
 
 
+SPLITS = "splits"
+"""The folder of label counts."""
 TO_TARGET = "-to-target"
 ADJUSTABLE = {"stop.seconds", "stop.diverged_updates", "local.epochs", "local.lr"}
 """Settings of a recipe that a user may change all the same."""
+
+
+def digest_of(settings: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:12]
 
 
 def full_length(folder: Path) -> Path:

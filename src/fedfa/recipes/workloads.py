@@ -37,6 +37,8 @@ class Workload:
     settings: Mapping[str, Any]
     smoke: Mapping[str, Any]
     splits: tuple[Split, ...]
+    dataset: str = ""
+    """The data set, where the workload is not called like it."""
     weights: tuple[str, ...] = ()
     """Folders with pretrained weights, inside the data folder: the first that is there is taken."""
     smoke_weights: tuple[str, ...] = ()
@@ -53,7 +55,7 @@ class Workload:
         target = split.smoke_target if scale == "smoke" else split.target
         settings = {
             "name": split.name,
-            "data.dataset": self.name,
+            "data.dataset": self.dataset or self.name,
             "compare.target": target,
             **self.settings,
             **split.settings,
@@ -108,6 +110,39 @@ CIFAR10 = Workload(
     ),
     search={"compare.target": 0.60, "stop.updates": 340, "stop.seconds": None, "stop.diverged_updates": 160},
     sweep={"stop.seconds": 500.0},
+)
+
+CIFAR10_CNN = Workload(
+    name="cifar10-cnn",
+    title="CIFAR-10, small CNN",
+    dataset="cifar10",
+    settings={
+        "data.clients": 100,
+        "data.partition": "dirichlet",
+        "model.name": "cnn",
+        "local.epochs": 2,
+        "local.batch_size": 32,
+        "local.lr": 0.1,
+        "strategy.concurrency": 10,
+        "strategy.window": 5,
+        "engine.evaluate_every": 20,
+        "engine.device": "auto",
+        "stop.seconds": 1000.0,
+        "stop.diverged_below": 0.15,
+        "stop.diverged_updates": 300,
+    },
+    smoke={
+        "data.fraction": 0.02,
+        "data.clients": 20,
+        "engine.evaluate_every": 5,
+        "stop.seconds": 60.0,
+    },
+    splits=(
+        Split("cifar10-cnn-noniid", "non-IID, alpha = 0.1", 0.40, 0.12, {"data.alpha": 0.1}),
+        Split("cifar10-cnn-iid", "IID, alpha = 5", 0.55, 0.15, {"data.alpha": 5.0}),
+    ),
+    search={"compare.target": 0.50, "stop.updates": 300, "stop.seconds": None, "stop.diverged_updates": 160},
+    sweep={"stop.seconds": 300.0},
 )
 
 SENT140 = Workload(
@@ -213,7 +248,8 @@ FEMNIST = Workload(
     splits=(Split("femnist-natural", "natural, by writer", 0.95, 0.80),),
 )
 
-ALL = (CIFAR10, SENT140, SST2, FEMNIST, DIGITS)
+THE_PAPERS = ("cifar10", "sent140", "sst2")
+ALL = (CIFAR10, SENT140, SST2, CIFAR10_CNN, FEMNIST, DIGITS)
 BY_NAME = {workload.name: workload for workload in ALL}
 EMBEDDED = DIGITS
 
