@@ -161,6 +161,8 @@ SENT140 = Workload(
         "strategy.concurrency": 10,
         "strategy.window": 5,
         "stop.seconds": 1500.0,
+        "stop.diverged_below": 0.6,  # always the same answer is right for 57 % of the tweets at hand
+        "stop.diverged_updates": 200,
         "engine.evaluate_every": 10,
         "engine.device": "auto",
     },
@@ -174,6 +176,8 @@ SENT140 = Workload(
         "local.epochs": 1,
         "local.lr": 2e-3,
         "stop.seconds": 40.0,
+        "stop.diverged_updates": None,
+        "stop.diverged_below": None,
     },
     splits=(Split("sent140-noniid", "", 0.71, 0.59),),
     weights=("bert-tiny",),
