@@ -134,7 +134,8 @@ def fedfa(strategy: str, p: dict[str, Any], w: Vec, buffer: list[dict[str, Any]]
     weights = [i["n"] for i in buffer]
     if strategy == "fedfa-param":
         return mean([i["w"] for i in buffer], weights)
-    lr = p.get("server_lr") or (1.5 if p["anchor"] == "bases" else 1 / p["concurrency"])
+    usual = min(1 + (p["window"] - 1) / (2 * p["concurrency"]), 2) if p["anchor"] == "bases" else 1 / p["concurrency"]
+    lr = p.get("server_lr") or usual
     if p["anchor"] == "bases":
         w = mean([i["base"] for i in buffer], weights)
     if strategy == "fedfa-nova":

@@ -36,7 +36,7 @@ def lab(folder: Path, scale: str = "smoke", overrides: Sequence[str] = SHORT, se
 
 def test_the_papers_numbers_are_whole() -> None:
     """Every split of the paper's tables has its numbers, for every strategy that the tables compare."""
-    rows = {contender.row for contender in contenders(5)}
+    rows = {contender.row for contender in contenders(5, 10)}
     for name in ("table1", "table2"):
         assert set(paper()[name]) == {s.name for w in ALL if w.name in BY_NAME["table1"].tasks for s in w.splits}
         for column in paper()[name].values():
@@ -136,7 +136,7 @@ def test_everything_on_the_embedded_data(tmp_path: Path) -> None:
     assert len(ids) == len(set(ids))
     assert "fedfa paper all" in page
     manifests = {path: path.stat().st_mtime_ns for path in (tmp_path / "p").rglob("manifest.json")}
-    assert done["runs"] == done["wanted"] == 3 + 22 + 4 + 4 * 5 + 4 + 16 + 30 + 12
+    assert done["runs"] == done["wanted"] == 3 + 24 + 4 + 4 * 6 + 4 + 16 + 6 + 30 + 12
     assert len(manifests) < done["wanted"]  # some serve several questions
     one = last_json(call(*words, cwd=tmp_path))
     assert {path: path.stat().st_mtime_ns for path in (tmp_path / "p").rglob("manifest.json")} == manifests

@@ -143,9 +143,12 @@ def test_fedfa_delta_takes_one_over_concurrency_by_default() -> None:
 
 def test_fedfa_delta_may_step_from_the_mean_of_the_bases() -> None:
     stream = [arrival(0, 0, 3), arrival(1, 0, 5), arrival(2, 1, 9)]
-    one = 1 + 1.5 * (2 + 4) / 2
-    two = (1 + one) / 2 + 1.5 * (4 + (9 - one)) / 2
-    close(replay(fedfa.FedFaDelta(window=2, anchor="bases"), np.array([1.0], np.float32), stream), [[1], [one], [two]])
+    start, pace = np.array([1.0], np.float32), 1 + 1 / (2 * 10)  # FedAvg's, with M_c = 10 and K = 2
+    for eta, given_step in ((1.5, {"server_lr": 1.5}), (pace, {})):
+        one = 1 + eta * (2 + 4) / 2
+        two = (1 + one) / 2 + eta * (4 + (9 - one)) / 2
+        rule = fedfa.FedFaDelta(window=2, concurrency=10, anchor="bases", **given_step)
+        close(replay(rule, start, stream), [[1], [one], [two]])
     with pytest.raises(ConfigError, match="anchor = 'bases': goes with differences against them; set origin = 'base'"):
         fedfa.FedFaDelta(anchor="bases", origin="current")
 

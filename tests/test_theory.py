@@ -201,6 +201,28 @@ def test_steps_from_the_bases_bear_any_concurrency(concurrency: int, window: int
     assert measured(rule(server_lr=5.0), 5.0, lr=1.0)[2] > 1e6
 
 
+class Slope(Quadratic):
+    """Every client moves the model by one, wherever it starts."""
+
+    def train(self, order: WorkOrder) -> Trained:
+        return Trained(order.base + np.float32(1), 1, STEPS, 0.0)
+
+
+def pace_of(strategy: Any) -> float:
+    """How far the model moves while as many updates come in as clients are in flight; in FedAvg: by one."""
+    task = Slope(0.1)
+    fedfa.simulate(strategy, task, stop=fedfa.Stop(updates=1200), executor=OneByOne(task), evaluate_every=1)
+    return strategy.concurrency * float(task.path[-1][0] - task.path[-1001][0]) / 1000
+
+
+@pytest.mark.parametrize(("concurrency", "window"), [(2, 2), (5, 5), (10, 1), (10, 5), (10, 20), (18, 10)])
+def test_from_the_bases_delta_keeps_the_pace_that_the_window_costs_param(concurrency: int, window: int) -> None:
+    setting = {"concurrency": concurrency, "window": window}
+    assert pace_of(fedfa.FedFaParam(**setting)) == pytest.approx(1 / (1 + (window - 1) / (2 * concurrency)), rel=0.03)
+    assert pace_of(fedfa.FedFaDelta(anchor="bases", **setting)) == pytest.approx(1, rel=0.03)
+    assert pace_of(fedfa.FedFaDelta(**setting)) == pytest.approx(1, rel=0.03)
+
+
 # Measured ------------------------------------------------------------------------------------------------------------
 
 EXAMPLES, BATCH, SPREAD = 64, 16, 0.3

@@ -83,8 +83,9 @@ class LocalTraining:
             first, second, count = memory
             b1, b2 = ADAM_BETAS
             count.add_(1.0)
-            if not torch._C._functorch.is_batchedtensor(params):  # pyright: ignore[reportAttributeAccessIssue]
-                torch._fused_adamw_(  # the same in one pass over memory
+            alone = not torch._C._functorch.is_batchedtensor(params)  # pyright: ignore[reportAttributeAccessIssue]
+            if alone:  # the same in one pass over memory
+                torch._fused_adamw_(  # pyright: ignore[reportPrivateImportUsage]
                     [params], [gradient.to(params.dtype)], [first], [second], [], [count],
                     lr=self.lr, beta1=b1, beta2=b2, weight_decay=self.weight_decay, eps=ADAM_EPSILON,
                     amsgrad=False, maximize=False,

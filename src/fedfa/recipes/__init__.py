@@ -29,6 +29,7 @@ RECIPES = (
     Recipe("table5", "FedNova, FedProx with FedFa", ("cifar10",), contests.unequal_work, tables.table5),
     Recipe("figure6", "FedNova, FedProx with FedFa", ("cifar10",), contests.unequal_work, figures.figure6),
     Recipe("delta", "the readings of FedFa-Delta", ("cifar10",), questions.deltas, questions.delta),
+    Recipe("pace", "what a window costs", ("cifar10",), questions.paces, questions.pace),
     Recipe("refill", "refill, window and step", ("cifar10",), questions.refills, questions.refill),
     Recipe("mixing", "how FedAsync mixes", ("cifar10",), questions.mixings, questions.mixing),
     Recipe("weather", "real phones beside the paper's long tail", ("digits",), contests.nothing, figures.weathers),

@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass
 
+from fedfa.strategies import FedFaDelta
+
 LAST_LEADING = 3
-BASES = "anchor=bases:server_lr=1.5"
-"""Spelt out, so that records keep their meaning whatever the default becomes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,12 +22,13 @@ class Contender:
         return self.turn <= LAST_LEADING
 
 
-def contenders(window: int) -> tuple[Contender, ...]:
-    """All strategies of Table 1, for a window (or buffer) of this size.
+def contenders(window: int, concurrency: int) -> tuple[Contender, ...]:
+    """All strategies of Table 1, for a window (or buffer) of this size and so many clients in flight.
 
     FedBuff twice: as the common frameworks have it (the mean of K models, new work in batches), and as its own paper
     has it (differences, stale ones count less, new work at once). FedFa-Delta with three steps from the current model,
-    and one from the models that its clients started from.
+    and two from the models that its clients started from, spelt out, so that records keep their meaning whatever the
+    defaults become.
     """
     k = window
     return (
@@ -39,20 +40,27 @@ def contenders(window: int) -> tuple[Contender, ...]:
         Contender(f"port-non-urgent:buffer={k}", "Port-Non-Urgent", "port-non-urgent", 4),
         Contender(f"fedfa-param:window={k}", "FedFa-Param", "fedfa-param"),
         Contender(f"fedfa-delta:window={k}", "FedFa-Delta 1/M_c", "fedfa-delta", 1),
-        Contender(f"fedfa-delta:window={k}:{BASES}", "FedFa-Delta 1.5 from bases", "fedfa-delta", 1),
+        at_pace(k, concurrency, "FedFa-Delta at FedAvg's pace", 1),
+        Contender(f"fedfa-delta:window={k}:anchor=bases:server_lr=1.5", "FedFa-Delta 1.5 from bases", "fedfa-delta", 1),
         Contender(f"fedfa-delta:window={k}:server_lr={1 / k:g}", "FedFa-Delta 1/K", "fedfa-delta", 6),
         Contender(f"fedfa-delta:window={k}:server_lr=1.0", "FedFa-Delta as printed", "fedfa-delta", 6),
     )
 
 
-def some(window: int, *rows: str) -> tuple[Contender, ...]:
+def at_pace(window: int, concurrency: int, title: str, turn: int = 0) -> Contender:
+    """FedFa-Delta from the bases with the step that moves the model as far per update as FedAvg does."""
+    step = FedFaDelta(window=window, concurrency=concurrency, anchor="bases").step_size
+    return Contender(f"fedfa-delta:window={window}:anchor=bases:server_lr={step:g}", title, "fedfa-delta", turn)
+
+
+def some(window: int, concurrency: int, *rows: str) -> tuple[Contender, ...]:
     """The contenders that answer these rows."""
-    return tuple(contender for contender in contenders(window) if contender.row in rows)
+    return tuple(contender for contender in contenders(window, concurrency) if contender.row in rows)
 
 
-def leading(window: int, *rows: str) -> tuple[Contender, ...]:
+def leading(window: int, concurrency: int, *rows: str) -> tuple[Contender, ...]:
     """Those of them that lead."""
-    return tuple(contender for contender in some(window, *rows) if contender.leading)
+    return tuple(contender for contender in some(window, concurrency, *rows) if contender.leading)
 
 
 def extended(window: int) -> tuple[Contender, ...]:

@@ -24,7 +24,7 @@ def everyone(lab: Lab, ends_at_target: bool) -> list[Contest]:
             split.name,
             workload.titled(split),
             experiment,
-            contenders(window_of(experiment)),
+            contenders(*in_flight(experiment)),
             stage_of(workload, split) if ends_at_target else "to the end",
             ends_at_target,
             caps(lab, paper()["table2"].get(split.name, {}), experiment),
@@ -41,7 +41,7 @@ def everyone_to_target(lab: Lab) -> list[Contest]:
 def basic(lab: Lab) -> list[Contest]:
     """The four methods of Table 3 on every split."""
     return [
-        replace(contest, contenders=some(window_of(contest.experiment), *BASIC))
+        replace(contest, contenders=some(*in_flight(contest.experiment), *BASIC))
         for contest in everyone(lab, ends_at_target=False)
     ]
 
@@ -61,7 +61,7 @@ def concurrencies(lab: Lab) -> list[Contest]:
                     f"{split.name}-mc{concurrency}",
                     f"{workload.titled(split)}, M_c = {concurrency}",
                     lab.experiment(workload, split, workload.sweep, **changes),
-                    leading(window, "fedavg", "fedbuff", "fedfa-delta"),
+                    leading(window, concurrency, "fedavg", "fedbuff", "fedfa-delta"),
                     "concurrency",
                 )
             )
@@ -89,7 +89,7 @@ def unequal_work(lab: Lab) -> list[Contest]:
 def same_work(lab: Lab) -> list[Contest]:
     """A synchronous, a semi-asynchronous and a fully asynchronous strategy until the same number of updates is in."""
     experiment = lab.experiment(EMBEDDED, EMBEDDED.splits[-1], stop={"updates": SAME_WORK})
-    chosen = some(experiment.strategy["window"], "fedavg", "fedbuff", "fedfa-param")
+    chosen = some(*in_flight(experiment), "fedavg", "fedbuff", "fedfa-param")
     return [
         Contest("same-work", f"{SAME_WORK} updates", experiment, tuple(c for c in chosen if "paper" not in c.title))
     ]
@@ -131,6 +131,11 @@ def caps(lab: Lab, rounds: Mapping[str, Any], experiment: Experiment) -> dict[bo
             waits = STRATEGIES[row].synchronous
             updates.setdefault(waits, []).append(count * experiment.strategy["concurrency" if waits else "window"])
     return {waits: math.ceil(1.2 * max(found)) for waits, found in updates.items()}
+
+
+def in_flight(experiment: Experiment) -> tuple[int, int]:
+    """K and M_c."""
+    return window_of(experiment), experiment.strategy["concurrency"]
 
 
 def window_of(experiment: Any) -> int:

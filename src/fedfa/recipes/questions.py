@@ -6,8 +6,8 @@ from statistics import geometric_mean
 from typing import Any
 
 from fedfa.experiment import Experiment
-from fedfa.recipes.contenders import Contender
-from fedfa.recipes.contests import window_of
+from fedfa.recipes.contenders import Contender, at_pace
+from fedfa.recipes.contests import WINDOWS, window_of
 from fedfa.recipes.figures import curves
 from fedfa.recipes.lab import Contest, Lab, Results, Section, describe
 from fedfa.recipes.tables import best_cell, final_cell, scale_note, seeds_cell, to_target, value_of
@@ -99,6 +99,31 @@ def delta(lab: Lab, results: Results) -> Section:
         "started from or against the current one, and less weight for stale ones; FedFa-Param beside it."
     ]
     return _answer(lab, results, "delta", "Which reading of FedFa-Delta does what", text)
+
+
+# The window and the step ---------------------------------------------------------------------------------------------
+
+
+def paces(lab: Lab) -> list[Contest]:
+    """FedFa-Param with windows from small to large, and the step that should make up for each."""
+    found = []
+    for workload, split in lab.last_splits():
+        experiment = lab.experiment(workload, split, workload.search)
+        concurrency = experiment.strategy["concurrency"]
+        for k in WINDOWS:
+            param = Contender(f"fedfa-param:window={k}", "FedFa-Param", "fedfa-param", 2)
+            pair = (param, at_pace(k, concurrency, "FedFa-Delta at FedAvg's pace", 2))
+            found.append(Contest(searched(split), f"{workload.titled(split)}: K = {k}", experiment, pair, "delta"))
+    return found
+
+
+def pace(lab: Lab, results: Results) -> Section:
+    text = [
+        "The models in a window started from versions that lie M_c + (K - 1) / 2 arrivals back on average, so while "
+        "M_c updates come in, FedFa-Param moves the model by M_c / (M_c + (K - 1) / 2) of a FedAvg round. The "
+        "step of 1 + (K - 1) / (2 M_c) from the bases makes up for it: expect so many times FedFa-Param's speed."
+    ]
+    return _answer(lab, results, "pace", "What a window costs, and the step that makes up for it", text)
 
 
 # Refill, window, step ------------------------------------------------------------------------------------------------

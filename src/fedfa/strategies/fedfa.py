@@ -12,7 +12,8 @@ The K-th arrival publishes version 1; until then the initial model stays, for pa
 updates. Every difference sits in K windows at 1/K, so its total weight is eta_g, and M_c clients move the model at
 the same time: eta_g = 1/M_c (the default) makes one generation of clients move it as far as one FedAvg round,
 eta_g = 1 is the formula as printed in the paper. From the models that these clients started from instead, eta_g = 1 is
-FedFa-Param, and a longer step is FedFa-Param extrapolated: their mean keeps pulling the versions together.
+FedFa-Param, and a longer step is FedFa-Param extrapolated: their mean keeps pulling the versions together. It lies
+M_c + (K - 1) / 2 arrivals back, so there eta_g = 1 + (K - 1) / (2 M_c) (the default, at most 2) keeps FedAvg's pace.
 """
 
 from abc import ABC, abstractmethod
@@ -27,8 +28,8 @@ from fedfa.strategies.staleness import Staleness, staleness_function
 from fedfa.vectors import Entry, Vector, Window
 
 PAPER = "Xu et al., IJCAI 2024"
-STEP_FROM_BASES = 1.5
-"""From the mean of the bases a step of 1 is FedFa-Param; docs/reproduction.md tells what longer ones do."""
+LONGEST_FROM_BASES = 2.0
+"""Beyond it a step may end farther from a client's optimum than it began (docs/theory.md)."""
 
 Anchor = Literal["model", "bases"]
 
@@ -99,7 +100,7 @@ class FedFaDelta(SlidingWindow):
     name: ClassVar[str] = "fedfa-delta"
 
     server_lr: float | None = None
-    """eta_g; by default 1/concurrency from the model, 1.5 from the bases; as printed in the paper 1.0."""
+    """eta_g; by default FedAvg's pace, 1/concurrency from the model, 1 + (K - 1) / (2 concurrency) from the bases."""
     anchor: Anchor = "model"
     """Step from the current model, or from the mean of the models that the window's clients started from."""
     origin: Origin = "base"
@@ -127,7 +128,9 @@ class FedFaDelta(SlidingWindow):
     def step_size(self) -> float:
         if self.server_lr is not None:
             return self.server_lr
-        return 1.0 / self.concurrency if self.anchor == "model" else STEP_FROM_BASES
+        if self.anchor == "model":
+            return 1.0 / self.concurrency
+        return min(1.0 + (self.window - 1) / (2 * self.concurrency), LONGEST_FROM_BASES)
 
     @property
     def update_weight(self) -> float | None:
