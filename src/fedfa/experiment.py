@@ -360,10 +360,12 @@ def data_task(data: DataSettings, model: "ModelSettings", local: "LocalTraining"
         alpha=data.alpha, shards_per_client=data.shards_per_client, owners=rows.owners,
         min_examples=data.min_examples, max_examples=data.max_examples,
     )  # fmt: skip
-    shape = tuple(rows.train_inputs.shape[1:])
+    shape, classes = tuple(rows.train_inputs.shape[1:]), rows.classes  # the model must not hold on to the data
+    order, sizes = np.concatenate(parts), [len(part) for part in parts]
+    inputs, targets = rows.train_inputs[order].split(sizes), rows.train_targets[order].split(sizes)
     return Task(
-        model=lambda: make(model, shape, rows.classes),
-        clients=[(rows.train_inputs[part], rows.train_targets[part]) for part in parts],
+        model=lambda: make(model, shape, classes),
+        clients=list(zip(inputs, targets, strict=True)),
         test=(rows.test_inputs, rows.test_targets),
         local=local,
         name=f"{data.dataset}/{model.label}",
