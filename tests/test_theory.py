@@ -19,6 +19,7 @@ from fedfa.estimates import Estimate, Slopes, assumptions, estimate, measure, sp
 from fedfa.executors.base import Trained, WorkOrder
 from fedfa.executors.inline import Inline
 from fedfa.experiment import from_table
+from fedfa.pace import pace
 from fedfa.place import CPU, Place
 from fedfa.record import find_run
 from fedfa.report.bound import at_most, words
@@ -201,26 +202,39 @@ def test_steps_from_the_bases_bear_any_concurrency(concurrency: int, window: int
     assert measured(rule(server_lr=5.0), 5.0, lr=1.0)[2] > 1e6
 
 
-class Slope(Quadratic):
-    """Every client moves the model by one, wherever it starts."""
-
-    def train(self, order: WorkOrder) -> Trained:
-        return Trained(order.base + np.float32(1), 1, STEPS, 0.0)
+def real_step(strategy: Any) -> float:
+    return pace(strategy, clients=40).step
 
 
-def pace_of(strategy: Any) -> float:
-    """How far the model moves while as many updates come in as clients are in flight; in FedAvg: by one."""
-    task = Slope(0.1)
-    fedfa.simulate(strategy, task, stop=fedfa.Stop(updates=1200), executor=OneByOne(task), evaluate_every=1)
-    return strategy.concurrency * float(task.path[-1][0] - task.path[-1001][0]) / 1000
-
-
-@pytest.mark.parametrize(("concurrency", "window"), [(2, 2), (5, 5), (10, 1), (10, 5), (10, 20), (18, 10)])
+@pytest.mark.parametrize(("concurrency", "window"), [(2, 2), (5, 5), (10, 5), (10, 20), (18, 10)])
 def test_from_the_bases_delta_keeps_the_pace_that_the_window_costs_param(concurrency: int, window: int) -> None:
     setting = {"concurrency": concurrency, "window": window}
-    assert pace_of(fedfa.FedFaParam(**setting)) == pytest.approx(1 / (1 + (window - 1) / (2 * concurrency)), rel=0.03)
-    assert pace_of(fedfa.FedFaDelta(anchor="bases", **setting)) == pytest.approx(1, rel=0.03)
-    assert pace_of(fedfa.FedFaDelta(**setting)) == pytest.approx(1, rel=0.03)
+    assert real_step(fedfa.FedFaParam(**setting)) == pytest.approx(1 / (1 + (window - 1) / (2 * concurrency)), rel=0.03)
+    assert real_step(fedfa.FedFaDelta(anchor="bases", **setting)) == pytest.approx(1, rel=0.03)
+    assert real_step(fedfa.FedFaDelta(**setting)) == pytest.approx(1, rel=0.03)
+
+
+@pytest.mark.parametrize(
+    ("strategy", "step"),
+    [
+        (fedfa.FedAvg(concurrency=10), 1),
+        (fedfa.FedNova(concurrency=10), 1),
+        (fedfa.FedFaDelta(concurrency=10, window=5, server_lr=1.0), 10),
+        (fedfa.FedBuff(concurrency=10, buffer=5), 2),
+        (fedfa.FedBuff(concurrency=10, buffer=5, server_lr=0.5, refill="immediate"), 1),
+    ],
+    ids=["fedavg", "fednova", "fedfa-delta as printed", "fedbuff", "fedbuff, half the step"],
+)
+def test_the_step_of_a_rule_is_measured(strategy: Any, step: float) -> None:
+    assert real_step(strategy) == pytest.approx(step, rel=0.03)
+
+
+def test_who_waits_gets_fewer_updates() -> None:
+    waits, never = pace(fedfa.FedAvg(concurrency=10)), pace(fedfa.FedFaParam(concurrency=10))
+    assert 1.5 < never.updates_per_second / waits.updates_per_second < 3
+    assert waits.speed == waits.step * waits.updates_per_second
+    even = pace(fedfa.FedAvg(concurrency=10), {"speed": {"kind": "exponential", "shift": 4.0, "mean": 1e-6}})
+    assert even.updates_per_second == pytest.approx(10 / 4, rel=0.01)
 
 
 # Measured ------------------------------------------------------------------------------------------------------------

@@ -3,7 +3,7 @@
 workloads    the tasks at full and at smoke scale       contenders   the strategies compared
 contests     the runs that tables and figures need      agenda       which of them are made first
 lab          making the runs, and finding them          paper.toml   the numbers the paper prints
-tables, figures   what is shown of the runs             page         the page
+tables, figures, paces   what is shown of the runs      page         the page
 questions    what the paper leaves open: runs and tables
 """
 
@@ -29,7 +29,7 @@ RECIPES = (
     Recipe("table5", "FedNova, FedProx with FedFa", ("cifar10",), contests.unequal_work, tables.table5),
     Recipe("figure6", "FedNova, FedProx with FedFa", ("cifar10",), contests.unequal_work, figures.figure6),
     Recipe("delta", "the readings of FedFa-Delta", ("cifar10",), questions.deltas, questions.delta),
-    Recipe("pace", "what a window costs", ("cifar10",), questions.paces, questions.pace),
+    Recipe("pace", "what a window costs", ("cifar10",), questions.windows_at_pace, questions.pace),
     Recipe("refill", "refill, window and step", ("cifar10",), questions.refills, questions.refill),
     Recipe("mixing", "how FedAsync mixes", ("cifar10",), questions.mixings, questions.mixing),
     Recipe("weather", "real phones beside the paper's long tail", ("digits",), contests.nothing, figures.weathers),

@@ -11,6 +11,7 @@ import polars as pl
 from fedfa.experiment import DataSettings
 from fedfa.recipes.contests import SAME_WORK
 from fedfa.recipes.lab import Contest, Lab, Results, Section, describe, paper
+from fedfa.recipes.paces import steps_and_speeds
 from fedfa.recipes.tables import NEARLY, NOT_RUN, best_cell, seeds_cell, steady_cell
 from fedfa.record import Run
 from fedfa.report.figures import accuracy_figure, label_figure, timeline_figure
@@ -91,7 +92,8 @@ def figure3(lab: Lab, results: Results) -> Section:
     there = [(contest, runs) for contest, runs in results if runs]
     near = [near_target(contest, figure) for (contest, _), figure in zip(there, section.figures, strict=True)]
     both = [figure for pair in zip(section.figures, near, strict=True) for figure in pair]
-    return replace(section, grids=[on_the_way(contest, runs) for contest, runs in there], figures=both)
+    grids = [grid for contest, runs in there for grid in (on_the_way(contest, runs), steps_and_speeds(contest, runs))]
+    return replace(section, grids=grids, figures=both)
 
 
 def figure4(lab: Lab, results: Results) -> Section:

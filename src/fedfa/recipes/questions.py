@@ -104,15 +104,14 @@ def delta(lab: Lab, results: Results) -> Section:
 # The window and the step ---------------------------------------------------------------------------------------------
 
 
-def paces(lab: Lab) -> list[Contest]:
-    """FedFa-Param with windows from small to large, and the step that should make up for each."""
+def windows_at_pace(lab: Lab) -> list[Contest]:
+    """FedFa-Param with windows from small to large, and the step that makes up for each."""
     found = []
     for workload, split in lab.last_splits():
         experiment = lab.experiment(workload, split, workload.search)
-        concurrency = experiment.strategy["concurrency"]
         for k in WINDOWS:
             param = Contender(f"fedfa-param:window={k}", "FedFa-Param", "fedfa-param", 2)
-            pair = (param, at_pace(k, concurrency, "FedFa-Delta at FedAvg's pace", 2))
+            pair = (param, at_pace(k, experiment.strategy["concurrency"], "FedFa-Delta at FedAvg's pace", 2))
             found.append(Contest(searched(split), f"{workload.titled(split)}: K = {k}", experiment, pair, "delta"))
     return found
 
@@ -120,8 +119,8 @@ def paces(lab: Lab) -> list[Contest]:
 def pace(lab: Lab, results: Results) -> Section:
     text = [
         "The models in a window started from versions that lie M_c + (K - 1) / 2 arrivals back on average, so while "
-        "M_c updates come in, FedFa-Param moves the model by M_c / (M_c + (K - 1) / 2) of a FedAvg round. The "
-        "step of 1 + (K - 1) / (2 M_c) from the bases makes up for it: expect so many times FedFa-Param's speed."
+        "M_c updates come in, FedFa-Param moves the model by M_c / (M_c + (K - 1) / 2) of a FedAvg round. The step of "
+        "1 + (K - 1) / (2 M_c) from the bases makes up for it: expect so many times FedFa-Param's speed."
     ]
     return _answer(lab, results, "pace", "What a window costs, and the step that makes up for it", text)
 
@@ -192,6 +191,7 @@ def mixing(lab: Lab, results: Results) -> Section:
 
 
 def _answer(lab: Lab, results: Results, name: str, title: str, text: Sequence[str]) -> Section:
+    """Each contest as a table with FedFa-Param to compare with, and as curves."""
     grids, figures, values = [], [], []
     for position, (contest, runs) in enumerate(results):
         rows = {row.label: row for row in summarise(runs, contest.target)}

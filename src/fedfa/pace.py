@@ -1,0 +1,86 @@
+"""The step that a strategy really takes, whatever its formula looks like.
+
+If every client moves the model that it was handed by one, wherever it starts, the global model drifts steadily. While
+as many updates come in as clients are in flight, FedAvg moves it by one. A rule that moves it by two takes twice
+FedAvg's step, with half as much averaging; one that moves it by a half is slow. Times the updates that come in per
+second, this is how fast it learns as long as clients agree on the way.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from fedfa.core import Strategy
+from fedfa.engine import Stop
+from fedfa.executors.base import Trained, WorkOrder
+from fedfa.local import LocalTraining
+from fedfa.place import CPU, Place
+from fedfa.simulator import simulate
+from fedfa.task import Initial, Score
+from fedfa.weather import Weather
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    step: float
+    """How far the model moves while as many updates come in as clients are in flight; in FedAvg by 1."""
+    updates_per_second: float
+
+    @property
+    def speed(self) -> float:
+        return self.step * self.updates_per_second
+
+
+def pace(
+    strategy: Strategy,
+    weather: str | Weather | Mapping[str, Any] = "paper",
+    *,
+    clients: int = 100,
+    updates: int = 1500,
+    seed: int = 0,
+) -> Pace:
+    """Measured by a simulation without any learning, after its first third. Of a strategy of your own, too."""
+    even = _Even(clients)
+    run = simulate(strategy, even, weather, Stop(updates=updates), seed, evaluate_every=1, executor=even)
+    seen = run.evaluations.filter(pl.col("updates") >= updates / 3)
+    came, passed, moved = (float(seen[column][-1] - seen[column][0]) for column in ("updates", "seconds", "accuracy"))
+    return Pace(strategy.concurrency * moved / came, came / passed)
+
+
+class _Even:
+    """A task and its executor at once: training adds one to the model, and where the model is counts as accuracy."""
+
+    name = "even"
+    local = LocalTraining(epochs=1)
+    place = CPU
+
+    def __init__(self, clients: int) -> None:
+        self.num_clients = clients
+        self._orders: dict[int, WorkOrder] = {}
+
+    def initial(self, seed: int) -> Initial:
+        return Initial(np.zeros(1, np.float32), 1)
+
+    def evaluator(self, seed: int, place: Place = CPU) -> Any:
+        return lambda vector, meanwhile: Score(float(vector[0]), 0.0)
+
+    def digest(self, seed: int) -> str:
+        return self.name
+
+    def label_counts(self) -> pl.DataFrame:
+        return pl.DataFrame(schema={"client": pl.Int64, "label": pl.String, "examples": pl.Int64})
+
+    def submit(self, order: WorkOrder) -> None:
+        self._orders[order.dispatch] = order
+
+    def result(self, dispatch: int) -> Trained:
+        return Trained(self._orders.pop(dispatch).base + np.float32(1), 1, 1.0, 0.0)
+
+    def discard(self, dispatch: int) -> None:
+        self._orders.pop(dispatch, None)
+
+    def meanwhile(self) -> None:
+        pass

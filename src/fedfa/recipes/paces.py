@@ -1,0 +1,55 @@
+"""How much of a strategy's speed is the step that it really takes."""
+
+from collections.abc import Sequence
+from statistics import geometric_mean
+
+from fedfa.comparison import strategy_settings
+from fedfa.experiment import make_strategy
+from fedfa.pace import pace
+from fedfa.recipes.lab import Contest
+from fedfa.record import Run
+from fedfa.report.grid import Grid
+from fedfa.report.tables import percent
+
+ON_THE_WAY = (0.2, 0.1, 0.05)
+"""How far below the target speeds are measured."""
+
+
+def steps_and_speeds(contest: Contest, runs: Sequence[Run]) -> Grid:
+    """Each strategy's step and the speed to expect, and the measured speed on the way to a few accuracies."""
+    experiment = contest.experiment
+    strategies = {
+        c.title: make_strategy(strategy_settings(experiment.strategy, c.spec), c.spec) for c in contest.contenders
+    }
+    clients = experiment.data.clients or runs[0].manifest["num_clients"]
+    paces = {title: pace(rule, experiment.weather, clients=clients) for title, rule in strategies.items()}
+    param = next(c.title for c in contest.contenders if c.row == "fedfa-param")
+    goals = [contest.target - below for below in ON_THE_WAY]
+    cells = [
+        (
+            title,
+            f"{found.step:.2f}",
+            f"{found.updates_per_second:.2f}",
+            f"{found.speed / paces[param].speed:.2f}",
+            *(_measured(runs, title, param, goal) for goal in goals),
+        )
+        for title, found in paces.items()
+    ]
+    headers = ("Strategy", "Step", "Updates/s", "Speed to expect", *(f"to {percent(goal)}" for goal in goals))
+    caption = (
+        "Step: how far a strategy moves the model while M_c updates come in, if every client moves it by one wherever "
+        "it starts; FedAvg moves it by one (fedfa.pace). Times the updates per virtual second, it is the speed to "
+        "expect as long as clients agree on the way. Beside it the measured one, when the mean of three evaluations in "
+        "a row was there. Speeds are multiples of FedFa-Param's; geometric means over seeds."
+    )
+    return Grid(f"{contest.title}: steps and speeds", headers, cells, caption)
+
+
+def _measured(runs: Sequence[Run], title: str, param: str, accuracy: float) -> str:
+    times = {
+        label: {run.seed: run.steady_time_to(accuracy) for run in runs if run.label == label}
+        for label in (title, param)
+    }
+    pairs = [(times[param].get(seed), time) for seed, time in times[title].items()]
+    ratios = [slow / fast for slow, fast in pairs if slow and fast]
+    return f"{geometric_mean(ratios):.2f}" if ratios and len(ratios) == len(pairs) else "–"
