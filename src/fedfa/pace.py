@@ -16,10 +16,9 @@ import polars as pl
 from fedfa.core import Strategy
 from fedfa.engine import Stop
 from fedfa.executors.base import Trained, WorkOrder
-from fedfa.local import LocalTraining
 from fedfa.place import CPU, Place
 from fedfa.simulator import simulate
-from fedfa.task import Initial, Score
+from fedfa.task import NoTask, Score
 from fedfa.weather import Weather
 
 
@@ -50,28 +49,18 @@ def pace(
     return Pace(strategy.concurrency * moved / came, came / passed)
 
 
-class _Even:
+class _Even(NoTask):
     """A task and its executor at once: training adds one to the model, and where the model is counts as accuracy."""
 
     name = "even"
-    local = LocalTraining(epochs=1)
     place = CPU
 
     def __init__(self, clients: int) -> None:
-        self.num_clients = clients
+        super().__init__(clients, length=1)
         self._orders: dict[int, WorkOrder] = {}
-
-    def initial(self, seed: int) -> Initial:
-        return Initial(np.zeros(1, np.float32), 1)
 
     def evaluator(self, seed: int, place: Place = CPU) -> Any:
         return lambda vector, meanwhile: Score(float(vector[0]), 0.0)
-
-    def digest(self, seed: int) -> str:
-        return self.name
-
-    def label_counts(self) -> pl.DataFrame:
-        return pl.DataFrame(schema={"client": pl.Int64, "label": pl.String, "examples": pl.Int64})
 
     def submit(self, order: WorkOrder) -> None:
         self._orders[order.dispatch] = order

@@ -192,6 +192,28 @@ class Score:
     loss: float
 
 
+class NoTask:
+    """What the engine asks of a task, with nothing behind it: to measure everything but learning."""
+
+    name = "no-op"
+    local = LocalTraining(epochs=1)
+
+    def __init__(self, num_clients: int, length: int) -> None:
+        self.num_clients, self.length = num_clients, length
+
+    def initial(self, seed: int) -> Initial:
+        return Initial(np.zeros(self.length, np.float32), self.length)
+
+    def evaluator(self, seed: int, place: Place = CPU) -> Any:
+        return lambda vector, meanwhile: Score(0.0, 0.0)
+
+    def digest(self, seed: int) -> str:
+        return "nothing to change"
+
+    def label_counts(self) -> pl.DataFrame:
+        return pl.DataFrame(schema={"client": pl.Int64, "label": pl.String, "examples": pl.Int64})
+
+
 def _frozen(module: nn.Module) -> list[nn.Parameter]:
     return [parameter for parameter in module.parameters() if not parameter.requires_grad]
 

@@ -14,40 +14,16 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 import numpy as np
-import polars as pl
 
 import fedfa
 from fedfa.bench.base import Options, Row, Tell, peak_memory, rate
 from fedfa.executors.base import Trained, WorkOrder
-from fedfa.place import CPU, Place
-from fedfa.task import Initial, Score
+from fedfa.place import CPU
+from fedfa.task import NoTask
 
 RESULTS = 64  # different client results, handed out in turn
-
-
-class NoTask:
-    """What the engine asks of a task, with nothing behind it."""
-
-    name = "no-op"
-    local = fedfa.LocalTraining(epochs=1)
-
-    def __init__(self, num_clients: int, length: int) -> None:
-        self.num_clients, self.length = num_clients, length
-
-    def initial(self, seed: int) -> Initial:
-        return Initial(np.zeros(self.length, np.float32), self.length)
-
-    def evaluator(self, seed: int, place: Place = CPU) -> Any:
-        return lambda vector, meanwhile: Score(0.0, 0.0)
-
-    def digest(self, seed: int) -> str:
-        return "nothing to change"
-
-    def label_counts(self) -> pl.DataFrame:
-        return pl.DataFrame(schema={"client": pl.Int64, "label": pl.String, "examples": pl.Int64})
 
 
 class NoExecutor:

@@ -11,7 +11,7 @@ import polars as pl
 from fedfa.experiment import DataSettings
 from fedfa.recipes.contests import SAME_WORK
 from fedfa.recipes.lab import Contest, Lab, Results, Section, describe, paper
-from fedfa.recipes.paces import steps_and_speeds
+from fedfa.recipes.paces import ON_THE_WAY, steps_and_speeds
 from fedfa.recipes.tables import NEARLY, NOT_RUN, best_cell, seeds_cell, steady_cell
 from fedfa.record import Run
 from fedfa.report.figures import accuracy_figure, label_figure, timeline_figure
@@ -113,7 +113,7 @@ def _accuracy(results: Results, name: str, title: str, against: str) -> Section:
 
 def on_the_way(contest: Contest, runs: Sequence[Run]) -> Grid:
     """The curves in numbers: when each was steadily above a few accuracies, and how much it jumps."""
-    goals = [contest.target - below for below in (0.2, 0.1, 0.05, NEARLY)]
+    goals = [contest.target - below for below in (*ON_THE_WAY, NEARLY)]
     rows = {row.label: row for row in summarise(runs, contest.target)}
     cells = [
         (c.title, *(steady_cell(runs, rows[c.title], goal) for goal in goals), f"{100 * fmean(jumps):.1f}")

@@ -1,7 +1,5 @@
 """Where recipes are carried out: which runs they need, made once each, and continued where they were left."""
 
-import hashlib
-import json
 import math
 import os
 import tomllib
@@ -15,6 +13,7 @@ from typing import Any
 
 import polars as pl
 
+from fedfa.checkpoint import hashed
 from fedfa.comparison import Point, in_order, points, run_points
 from fedfa.errors import ConfigError, require
 from fedfa.experiment import Experiment, from_table
@@ -181,7 +180,7 @@ class Lab:
         What was counted is kept, so that it can be shown without the data.
         """
         wanted = settings({"seed": experiment.seed, "data": asdict(experiment.data)})
-        kept = self.folder / SPLITS / f"{experiment.data.dataset}-{digest_of(wanted)}.parquet"
+        kept = self.folder / SPLITS / f"{experiment.data.dataset}-{hashed(wanted)}.parquet"
         try:
             counts = experiment.make_task().label_counts()
         except ConfigError:
@@ -278,10 +277,6 @@ SPLITS = "splits"
 TO_TARGET = "-to-target"
 ADJUSTABLE = {"stop.seconds", "stop.diverged_updates", "local.epochs", "local.lr"}
 """Settings of a recipe that a user may change all the same."""
-
-
-def digest_of(settings: Mapping[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:12]
 
 
 def full_length(folder: Path) -> Path:

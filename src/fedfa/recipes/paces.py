@@ -1,15 +1,18 @@
 """How much of a strategy's speed is the step that it really takes."""
 
 from collections.abc import Sequence
+from functools import cache
 from statistics import geometric_mean
+from typing import Any
 
 from fedfa.comparison import strategy_settings
 from fedfa.experiment import make_strategy
-from fedfa.pace import pace
+from fedfa.pace import Pace, pace
 from fedfa.recipes.lab import Contest
 from fedfa.record import Run
 from fedfa.report.grid import Grid
-from fedfa.report.tables import percent
+from fedfa.report.tables import percent, seed_by_seed
+from fedfa.weather import Weather
 
 ON_THE_WAY = (0.2, 0.1, 0.05)
 """How far below the target speeds are measured."""
@@ -18,11 +21,9 @@ ON_THE_WAY = (0.2, 0.1, 0.05)
 def steps_and_speeds(contest: Contest, runs: Sequence[Run]) -> Grid:
     """Each strategy's step and the speed to expect, and the measured speed on the way to a few accuracies."""
     experiment = contest.experiment
-    strategies = {
-        c.title: make_strategy(strategy_settings(experiment.strategy, c.spec), c.spec) for c in contest.contenders
-    }
     clients = experiment.data.clients or runs[0].manifest["num_clients"]
-    paces = {title: pace(rule, experiment.weather, clients=clients) for title, rule in strategies.items()}
+    settings = {c.title: strategy_settings(experiment.strategy, c.spec) for c in contest.contenders}
+    paces = {title: _pace(tuple(own.items()), experiment.weather, clients) for title, own in settings.items()}
     param = next(c.title for c in contest.contenders if c.row == "fedfa-param")
     goals = [contest.target - below for below in ON_THE_WAY]
     cells = [
@@ -45,11 +46,15 @@ def steps_and_speeds(contest: Contest, runs: Sequence[Run]) -> Grid:
     return Grid(f"{contest.title}: steps and speeds", headers, cells, caption)
 
 
+@cache
+def _pace(settings: tuple[tuple[str, Any], ...], weather: Weather, clients: int) -> Pace:
+    """Workloads that differ in nothing but what is learnt share their paces."""
+    return pace(make_strategy(dict(settings), "strategy"), weather, clients=clients)
+
+
 def _measured(runs: Sequence[Run], title: str, param: str, accuracy: float) -> str:
-    times = {
-        label: {run.seed: run.steady_time_to(accuracy) for run in runs if run.label == label}
-        for label in (title, param)
-    }
-    pairs = [(times[param].get(seed), time) for seed, time in times[title].items()]
-    ratios = [slow / fast for slow, fast in pairs if slow and fast]
-    return f"{geometric_mean(ratios):.2f}" if ratios and len(ratios) == len(pairs) else "–"
+    times, usual = (
+        {run.seed: run.steady_time_to(accuracy) for run in runs if run.label == label} for label in (title, param)
+    )
+    ratios = seed_by_seed(usual, times)
+    return f"{geometric_mean(ratios):.2f}" if ratios and len(ratios) == len(times) else "–"

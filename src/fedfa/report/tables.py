@@ -51,7 +51,13 @@ class Row:
 
     def times_over(self, other: "Row") -> list[float]:
         """How many times as long as the other it took, for each seed that got there with both."""
-        return [time / other.times[seed] for seed, time in self.times.items() if time and other.times.get(seed)]
+        return seed_by_seed(self.times, other.times)
+
+
+def seed_by_seed(times: Mapping[int, float | None], others: Mapping[int, float | None]) -> list[float]:
+    """Times over others, for each seed that has both."""
+    pairs = [(time, others.get(seed)) for seed, time in times.items()]
+    return [time / other for time, other in pairs if time and other]
 
 
 def summarise(runs: Sequence[Run], target: float | None) -> list[Row]:
