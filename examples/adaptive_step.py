@@ -14,10 +14,11 @@ docs/reproduction.md tells what came of it.
 """
 
 from dataclasses import dataclass
+from statistics import fmean
 from typing import ClassVar
 
 from fedfa.strategies.fedfa import Anchor, FedFaDelta
-from fedfa.vectors import Vector
+from fedfa.vectors import distance
 
 
 @dataclass(kw_only=True, eq=False)
@@ -26,12 +27,12 @@ class FedFaExP(FedFaDelta):
 
     name: ClassVar[str] = "fedfa-exp"
 
-    anchor: Anchor = "bases"
+    anchor: Anchor | None = "bases"
 
-    def next_model(self) -> Vector:
-        parameters, window = slice(0, self.num_trainable), self.results
-        each = [float(entry.vector[parameters].dot(entry.vector[parameters])) for entry in window.entries]
-        mean = window.total[parameters] / window.weight
-        agreed = float(mean.dot(mean))
-        step = max(1.0, sum(each) / len(each) / (2 * agreed)) if agreed > 0 else 1.0
-        return window.step_from(self.start(), step / window.weight)
+    def step(self) -> float:
+        assert self.bases is not None
+        parameters = slice(0, self.num_trainable)
+        window = zip(self.results.entries, self.bases.entries, strict=True)
+        each = fmean(distance(model.vector[parameters], base.vector[parameters]) ** 2 for model, base in window)
+        agreed = distance(self.results.mean()[parameters], self.bases.mean()[parameters]) ** 2
+        return max(1.0, each / (2 * agreed)) if agreed > 0 else 1.0

@@ -42,7 +42,7 @@ DEFAULTS: dict[str, dict[str, Any]] = {
         "weighting": "uniform",
         "origin": "base",
         "staleness": "constant",
-        "anchor": "model",
+        "anchor": None,
     },
 }
 for variant, original in {
@@ -85,6 +85,8 @@ def reference_replay(
             "tau": tau,
             "drift": minus(w[:n], base[:n]),
         }
+        length = dot(difference, difference)
+        p["one"] = running(p.get("one"), min(length, (p["clip_norm"] or sqrt(length)) ** 2), p["concurrency"])
         new = rule(strategy, p, w, buffer, item, n)
         if new is not None:
             versions.append(new)
@@ -134,15 +136,29 @@ def fedfa(strategy: str, p: dict[str, Any], w: Vec, buffer: list[dict[str, Any]]
     weights = [i["n"] for i in buffer]
     if strategy == "fedfa-param":
         return mean([i["w"] for i in buffer], weights)
-    usual = min(1 + (p["window"] - 1) / (2 * p["concurrency"]), 2) if p["anchor"] == "bases" else 1 / p["concurrency"]
-    lr = p.get("server_lr") or usual
-    if p["anchor"] == "bases":
+    plain = p["origin"] == "base" and p["staleness"] == "constant" and p.get("server_lr") is None
+    if p["anchor"] == "bases" or (p["anchor"] is None and plain and strategy != "fedfa-nova"):
         w = mean([i["base"] for i in buffer], weights)
+        lr = p.get("server_lr") or by_agreement(p, buffer, weights, mean([i["D"] for i in buffer], weights))
+    else:
+        lr = p.get("server_lr") or 1 / p["concurrency"]
     if strategy == "fedfa-nova":
         steps = mean([[i["a"]] for i in buffer], weights)[0]
         return step(w, mean([[d / i["a"] for d in i["D"]] for i in buffer], weights), lr * steps, buffer, weights, n)
     change = mean([[s(p["staleness"], i["tau"]) * d for d in i["D"]] for i in buffer], weights)
     return step(w, change, lr, buffer, weights, n)
+
+
+def by_agreement(p: dict[str, Any], buffer: list[dict[str, Any]], weights: list[float], whole: Vec) -> float:
+    """Four times the common share of the window's mean difference, between 1 and 2."""
+    p["mean"] = running(p.get("mean"), dot(whole, whole), p["concurrency"])
+    clients = sum(weights) ** 2 / sum(weight**2 for weight in weights)
+    chance = (p["one"] - p["mean"]) / (1 - 1 / clients)  # one = common + chance, mean = common + chance / clients
+    return min(max(4 * (p["one"] - chance) / p["mean"], 1), 2)
+
+
+def running(before: float | None, now: float, over: int) -> float:
+    return now if before is None else before + (now - before) / over
 
 
 def step(w: Vec, change: Vec, lr: float, items: list[dict[str, Any]], weights: list[float], n: int) -> Vec:

@@ -22,7 +22,7 @@ from fedfa.recipes.kitchen import choose, make, standing
 from fedfa.recipes.lab import Lab
 from fedfa.recipes.markdown import BEGIN, END, check_markdown
 from fedfa.recipes.questions import faster_cell
-from fedfa.recipes.tables import table1, table3
+from fedfa.recipes.tables import table1, table2, table3
 from fedfa.recipes.workloads import CIFAR10, DIGITS, SENT140, SST2
 from fedfa.record import read_run
 from fedfa.report.tables import summarise
@@ -82,25 +82,25 @@ def test_the_most_informative_runs_come_first(tmp_path: Path) -> None:
     plan = here.plan(wanted)
     names = [str(point.folder.relative_to(tmp_path)) for point in plan]
     assert len(set(names)) == len(names)
-    mild = [name.removeprefix("cifar10-iid/").removesuffix("-seed0-to-target") for name in names[:12]]
-    assert mild[:2] == ["fedfa-param_window=5", "fedfa-delta_window=5"]
-    assert all(name.startswith("fedfa-delta_window=5_anchor=bases") for name in mild[2:4])
-    assert [name.split("_")[0] for name in mild[4:10]] == ["fedbuff"] * 2 + ["fedavg"] + [
+    mild = [name.removeprefix("cifar10-iid/").removesuffix("-seed0-to-target") for name in names[:13]]
+    assert mild[:2] == ["fedfa-param_window=5", "fedfa-delta_window=5_anchor=bases"]
+    assert all(name.startswith("fedfa-delta_window=5_anchor=") for name in mild[2:5])
+    assert [name.split("_")[0] for name in mild[5:11]] == ["fedbuff"] * 2 + ["fedavg"] + [
         "port-urgent", "port-non-urgent", "fedasync"
     ]  # fmt: skip
-    assert all(name.startswith("fedfa-delta_window=5_server_lr") for name in mild[10:])
+    assert all(name.startswith("fedfa-delta_window=5_server_lr") for name in mild[11:])
     first = {name: min(n for n, found in enumerate(names) if found.startswith(name)) for name in (
-        "cifar10-iid/", "cifar10-iid-search/", "cifar10-noniid/", "cifar10-iid/fedfa-param_window=5-seed1",
-        "sent140-noniid/",
+        "cifar10-iid/", "cifar10-iid-search/", "cifar10-noniid-same-time/", "cifar10-noniid/",
+        "cifar10-iid/fedfa-param_window=5-seed1", "sent140-noniid/",
         "cifar10-iid-search-phones", "cifar10-iid-windows", "cifar10-iid-mc2", "cifar10-iid-unequal",
     )}  # fmt: skip
     assert list(first.values()) == sorted(first.values())
     on_hard = [n for n, name in enumerate(names) if name.startswith("cifar10-noniid/") and "seed0-to-target" in name]
-    assert max(on_hard[:7]) < first["cifar10-iid/fedfa-param_window=5-seed1"]  # the leading ones
-    assert min(on_hard[7:]) > first["cifar10-iid-unequal"]
+    assert max(on_hard[:8]) < first["cifar10-iid/fedfa-param_window=5-seed1"]  # the leading ones
+    assert min(on_hard[8:]) > first["cifar10-iid-unequal"]
     last_first_seed = max(n for n, name in enumerate(names) if "seed0" in name)
     early = [name for name in names[:last_first_seed] if "seed1" in name]
-    assert len(early) == 7  # FedFa, FedBuff and FedAvg on the mild split
+    assert len(early) == 8  # FedFa, FedBuff and FedAvg on the mild split
     assert all(name.startswith("cifar10-iid/") for name in early)
     tasks = [comparison.ingredients(point.experiment) for point in plan if point.rank < (1, 0)]
     assert len(set(tasks)) == 1
@@ -303,7 +303,7 @@ def test_a_run_cut_short_is_the_run_that_ended_there() -> None:
 def test_a_longer_run_serves_a_shorter_one(tmp_path: Path) -> None:
     """The short ones are not made: neither after the long one, nor later in the same order; other settings are."""
     here = lab(tmp_path, "full", ("stop.seconds=40", "engine.evaluate_every=5"))
-    long = contest("long", ("Delta", "fedfa-delta:window=5"), ("K = 3", "fedfa-param:window=3"))
+    long = contest("long", ("Delta", "fedfa-delta:window=5:anchor=model"), ("K = 3", "fedfa-param:window=3"))
     limits = replace(long.experiment.stop, seconds=None, updates=20)
     short = replace(
         contest("short", ("Delta", "fedfa-delta:window=5:server_lr=0.1"), ("K = 4", "fedfa-param:window=4")),
@@ -313,7 +313,9 @@ def test_a_longer_run_serves_a_shorter_one(tmp_path: Path) -> None:
     ((_, longs), (_, shorts)) = here.carry_out([long, short], jobs=1)
     made = sorted(str(path.parent.relative_to(tmp_path)) for path in tmp_path.glob("*/*/manifest.json"))
     assert made == [
-        "long/fedfa-delta_window=5-seed0", "long/fedfa-param_window=3-seed0", "short/fedfa-param_window=4-seed0"
+        "long/fedfa-delta_window=5_anchor=model-seed0",
+        "long/fedfa-param_window=3-seed0",
+        "short/fedfa-param_window=4-seed0",
     ]  # fmt: skip
     served = {run.label: run for run in shorts}["Delta"]
     assert served.folder == longs[0].folder
@@ -321,6 +323,46 @@ def test_a_longer_run_serves_a_shorter_one(tmp_path: Path) -> None:
     assert sum(point in here.shelf for point in here.plan([long, short])) == 4
     deeper = replace(short, experiment=replace(long.experiment, stop=replace(limits, updates=10_000)))
     assert sum(point in here.shelf for point in here.plan([deeper])) == 1  # its own folder's, refused when taken
+
+
+def test_what_a_shorter_run_says_of_a_target_it_did_not_reach(tmp_path: Path) -> None:
+    """Table 1 shows how long it was not there; once a run to the target or the budget is there, that one counts."""
+    here = lab(tmp_path, "full", ("stop.seconds=60", "engine.evaluate_every=5"))
+    start = contest("start", ("FedFa-Param", "fedfa-param:window=5"))
+    start = replace(start, experiment=replace(start.experiment, stop=Stop(seconds=20.0)))
+    far = replace(start.experiment, compare=replace(start.experiment.compare, target=0.99), stop=Stop(seconds=60.0))
+    whole = replace(start, name="whole", experiment=far, ends_at_target=True)
+    asked = replace(whole, contenders=(*whole.contenders, *contest("", ("FedAvg", "fedavg")).contenders))
+    ((_, (short,)),) = here.carry_out([start], jobs=1)
+    shown = replace(here, only_show=True)
+
+    def first_cells(table: Any) -> list[str]:
+        return [row[1] for row in table(shown, shown.carry_out([asked])).grids[0].rows]
+
+    assert first_cells(table1) == ["> 20.0", "not run"]
+    assert first_cells(table2) == [f"> {len(short.accepted) / 5:.2f}", "not run"]
+    here.carry_out([whole], jobs=1)
+    assert first_cells(table1) == ["failed", "not run"]
+
+
+def test_the_same_time_for_every_strategy(tmp_path: Path) -> None:
+    here = lab(tmp_path, "full", SHORT)
+    (chosen,) = BY_NAME["same-time"].contests(here)
+    two = replace(chosen, contenders=chosen.contenders[:1] + chosen.contenders[6:7])
+    ((_, runs),) = results = here.carry_out([two], jobs=1)
+    assert {run.seconds for run in runs} == {16.0}
+    section = BY_NAME["same-time"].show(here, results)
+    assert section.grids[0].headers[:6] == ("Strategy", "Best (%)", "Level (%)", "65 % (s)", "75 % (s)", "80 % (s)")
+    rows = {row[0]: row for row in section.grids[0].rows}
+    for run in runs:
+        last = run.evaluations["accuracy"].to_list()[-10:]
+        assert rows[run.label][2] == f"{100 * sum(last) / len(last):.1f}"
+    assert [figure.name for figure in section.figures] == ["digits-noniid-same-time"]
+    budgets = [
+        c.experiment.stop.seconds
+        for c in BY_NAME["same-time"].contests(replace(here, workloads=(CIFAR10, SST2), overrides=()))
+    ]
+    assert budgets == [1000, 300]
 
 
 # What runs end by, and what records keep -----------------------------------------------------------------------------

@@ -136,12 +136,12 @@ def test_everything_on_the_embedded_data(tmp_path: Path) -> None:
     assert len(ids) == len(set(ids))
     assert "fedfa paper all" in page
     manifests = {path: path.stat().st_mtime_ns for path in (tmp_path / "p").rglob("manifest.json")}
-    assert done["runs"] == done["wanted"] == 3 + 24 + 4 + 4 * 6 + 4 + 16 + 6 + 30 + 12
+    assert done["runs"] == done["wanted"] == 3 + 26 + 13 + 4 + 4 * 7 + 4 + 17 + 9 + 30 + 12
     assert len(manifests) < done["wanted"]  # some serve several questions
     one = last_json(call(*words, cwd=tmp_path))
     assert {path: path.stat().st_mtime_ns for path in (tmp_path / "p").rglob("manifest.json")} == manifests
     assert one == done
-    runs = {run.folder.name: run for run in find_runs(tmp_path / "p" / "digits-noniid") if run.folder}
+    runs = {run.folder.name: run for run in find_runs(tmp_path / "p" / "digits-noniid-same-time") if run.folder}
     (cell,) = [c for c in done["table3"]["cells"] if (c["contest"], c["spec"]) == ("digits-noniid", "fedavg")]
     assert cell["best_mean"] == runs["fedavg-seed0"].best_accuracy
     assert done["figure1"]["rows"][0]["waiting"] > 0.3

@@ -135,22 +135,100 @@ def test_fedfa_delta_steps_along_the_mean_of_the_last_k_differences() -> None:
     close(models, [[1], [one], [two], [three]])
 
 
-def test_fedfa_delta_takes_one_over_concurrency_by_default() -> None:
+def test_fedfa_delta_from_the_model_takes_one_over_concurrency() -> None:
     stream = [arrival(0, 0, 3), arrival(1, 0, 5)]
     start = np.array([1.0], np.float32)
-    close(replay(fedfa.FedFaDelta(window=2, concurrency=10), start, stream), [[1], [1 + 0.1 * 3]])
+    close(replay(fedfa.FedFaDelta(window=2, concurrency=10, anchor="model"), start, stream), [[1], [1 + 0.1 * 3]])
 
 
-def test_fedfa_delta_may_step_from_the_mean_of_the_bases() -> None:
+def test_fedfa_delta_may_take_a_given_step_from_the_mean_of_the_bases() -> None:
     stream = [arrival(0, 0, 3), arrival(1, 0, 5), arrival(2, 1, 9)]
-    start, pace = np.array([1.0], np.float32), 1 + 1 / (2 * 10)  # FedAvg's, with M_c = 10 and K = 2
-    for eta, given_step in ((1.5, {"server_lr": 1.5}), (pace, {})):
-        one = 1 + eta * (2 + 4) / 2
-        two = (1 + one) / 2 + eta * (4 + (9 - one)) / 2
-        rule = fedfa.FedFaDelta(window=2, concurrency=10, anchor="bases", **given_step)
-        close(replay(rule, start, stream), [[1], [one], [two]])
-    with pytest.raises(ConfigError, match="anchor = 'bases': goes with differences against them; set origin = 'base'"):
-        fedfa.FedFaDelta(anchor="bases", origin="current")
+    one = 1 + 1.5 * (2 + 4) / 2
+    two = (1 + one) / 2 + 1.5 * (4 + (9 - one)) / 2
+    rule = fedfa.FedFaDelta(window=2, concurrency=10, anchor="bases", server_lr=1.5)
+    close(replay(rule, np.array([1.0], np.float32), stream), [[1], [one], [two]])
+
+
+@pytest.mark.parametrize(
+    ("given", "anchor"),
+    [
+        ({}, "bases"),
+        ({"server_lr": 0.2}, "model"),  # the paper's formula
+        ({"origin": "current"}, "model"),
+        ({"staleness": "polynomial"}, "model"),
+        ({"server_lr": 1.5, "anchor": "bases"}, "bases"),
+    ],
+)
+def test_where_fedfa_delta_steps_from(given: dict[str, Any], anchor: str) -> None:
+    assert fedfa.FedFaDelta(**given).settings()["anchor"] == anchor
+    assert fedfa.FedFaNova(**{key: given[key] for key in given.keys() - {"anchor"}}).anchor == "model"
+
+
+@pytest.mark.parametrize(
+    ("cls", "given"),
+    [
+        (fedfa.FedFaDelta, {"origin": "current"}),
+        (fedfa.FedFaDelta, {"staleness": "hinge"}),
+        (fedfa.FedFaNova, {}),
+    ],
+)
+def test_what_does_not_go_with_the_bases(cls: type[Strategy], given: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match=r"anchor.*leave (it|origin and staleness) out"):
+        cls(**given, anchor="bases")
+
+
+@pytest.mark.parametrize(
+    ("differences", "step"),
+    [
+        ([[1, 1, 0, 0]] * 4, 2.0),  # all the same: all of the mean is common
+        ([[2, 1, 0, 0], [2, -1, 0, 0], [2, 0, 1, 0], [2, 0, -1, 0]], 2.0),
+        (np.eye(4) + (6.4**0.5 - 2) / 8, 1.5),  # any two have a product of 0.15, and their mean is as long as 0.4
+        (np.eye(4), 1.0),  # at right angles: nothing is
+        ([[1, 0, 0, 0], [-1, 0, 0, 0]] * 2, 1.0),
+        ([[0, 0, 0, 0]] * 4, 1.0),
+    ],
+)
+def test_fedfa_delta_steps_as_far_as_clients_agree(differences: Any, step: float) -> None:
+    start = np.array([5.0, 6.0, 7.0, 8.0], np.float32)
+    stream = [arrival(client, 0, *(start + row)) for client, row in enumerate(differences)]
+    expected = start + step * np.mean(differences, axis=0)
+    close(replay(fedfa.FedFaDelta(window=4, concurrency=3), start, stream)[-1:], [expected], atol=1e-5)
+
+
+def test_where_clients_do_not_agree_fedfa_delta_is_fedfa_param_bit_for_bit() -> None:
+    rng = np.random.default_rng(0)
+    delta, param = fedfa.FedFaDelta(window=3, concurrency=10), fedfa.FedFaParam(window=3, concurrency=10)
+    versions = [rng.normal(size=400).astype(np.float32)]
+    for rule in (delta, param):
+        rule.begin(versions[0], num_trainable=390)
+    for i in range(60):
+        base = max(0, len(versions) - 1 - int(rng.integers(0, 4)))
+        update = Update(i, i, base, versions[base] + rng.normal(size=400).astype(np.float32), versions[base], 1, 1.0)
+        for rule in (delta, param):
+            rule.receive(update, {i: Flight(i, base)})
+        assert np.array_equal(delta.model, param.model)
+        versions += [delta.model] if delta.version == len(versions) else []
+    assert len(versions) == 59
+
+
+def test_one_difference_alone_agrees_with_nobody() -> None:
+    stream = random_stream(20, 1)
+    rules = fedfa.FedFaDelta(window=1), fedfa.FedFaParam(window=1)
+    assert np.array_equal(*(np.array(replay(rule, START, stream)) for rule in rules))
+
+
+def test_the_agreement_outlives_single_windows() -> None:
+    """Four arrivals that agree, then many that do not: the step comes down over about M_c arrivals, not at once."""
+    steps = []
+    rule, start = fedfa.FedFaDelta(window=4, concurrency=8), np.zeros(64, np.float32)
+    rule.begin(start)
+    for i in range(60):
+        params = np.ones(64, np.float32) if i < 8 else 8 * np.eye(64, dtype=np.float32)[i]
+        rule.receive(Update(i, i, 0, params, start, 1, 1.0), {i: Flight(i, 0)})
+        steps.append(rule.step())
+    assert steps[3:8] == [2.0] * 5
+    assert any(1.0 < step < 2.0 for step in steps[8:24])
+    assert steps[30:] == [1.0] * 30
 
 
 def test_the_example_of_an_adaptive_step() -> None:
@@ -319,11 +397,11 @@ def test_a_bad_update_changes_nothing_and_frees_its_slot(cls: type[Strategy], ba
     assert same(before, snapshot(strategy))
 
 
-def anchored() -> Strategy:
-    return fedfa.FedFaDelta(concurrency=3, window=2, anchor="bases")
+def from_the_model() -> Strategy:
+    return fedfa.FedFaDelta(concurrency=3, window=2, anchor="model")
 
 
-@pytest.mark.parametrize("make", [*(partial(small, cls) for cls in ALL), anchored])
+@pytest.mark.parametrize("make", [*(partial(small, cls) for cls in ALL), from_the_model])
 def test_state_survives_a_round_trip(make: Callable[[], Strategy]) -> None:
     rng = np.random.default_rng(1)
     results = rng.normal(size=(12, 3)).astype(np.float32)
@@ -423,7 +501,7 @@ START = np.linspace(-1, 1, 6, dtype=np.float32)
         (fedfa.FedProx(concurrency=4), fedfa.FedAvg(concurrency=4), random_stream(20, 4, same_n=False)),
         (fedfa.FedFaDelta(window=3, anchor="bases", server_lr=1.0), fedfa.FedFaParam(window=3), random_stream(20, 3)),
         (fedfa.FedFaProx(window=3), fedfa.FedFaDelta(window=3), random_stream(20, 3)),
-        (fedfa.FedFaNova(window=3), fedfa.FedFaDelta(window=3), random_stream(20, 3)),
+        (fedfa.FedFaNova(window=3), fedfa.FedFaDelta(window=3, anchor="model"), random_stream(20, 3)),
     ],
     ids=lambda value: value.name if isinstance(value, Strategy) else "",
 )

@@ -120,7 +120,10 @@ def measured(strategy: Any, server_lr: float, lr: float) -> tuple[float, theory.
 @pytest.mark.parametrize("lr", [0.02, 0.05, 0.1, 0.2])
 @pytest.mark.parametrize(
     ("strategy", "server_lr"),
-    [(fedfa.FedFaParam(concurrency=10, window=5), 1.0), (fedfa.FedFaDelta(concurrency=10, window=5), 0.1)],
+    [
+        (fedfa.FedFaParam(concurrency=10, window=5), 1.0),
+        (fedfa.FedFaDelta(concurrency=10, window=5, anchor="model"), 0.1),
+    ],
     ids=["param", "delta, 1/M_c"],
 )
 def test_the_bound_holds(strategy: Any, server_lr: float, lr: float) -> None:
@@ -188,7 +191,7 @@ def test_what_the_constants_allow() -> None:
 @pytest.mark.parametrize(("share", "steady"), [(0.9, True), (2.5, False)])
 def test_the_largest_weight_tells_steady_from_growing(share: float, steady: bool) -> None:
     """On the quadratic, on either side of pi / 2."""
-    _, setting, _ = measured(fedfa.FedFaDelta(concurrency=10, window=5), 0.1, lr=0.1)
+    _, setting, _ = measured(fedfa.FedFaDelta(concurrency=10, window=5, anchor="model"), 0.1, lr=0.1)
     weight = share * theory.largest_weight(setting, 10)
     last = measured(fedfa.FedFaDelta(concurrency=10, window=5, server_lr=weight), weight, lr=0.1)[2]
     assert (last < 1.0) is steady
@@ -207,11 +210,13 @@ def real_step(strategy: Any) -> float:
 
 
 @pytest.mark.parametrize(("concurrency", "window"), [(2, 2), (5, 5), (10, 5), (10, 20), (18, 10)])
-def test_from_the_bases_delta_keeps_the_pace_that_the_window_costs_param(concurrency: int, window: int) -> None:
+def test_the_pace_that_a_window_costs_and_what_makes_up_for_it(concurrency: int, window: int) -> None:
     setting = {"concurrency": concurrency, "window": window}
-    assert real_step(fedfa.FedFaParam(**setting)) == pytest.approx(1 / (1 + (window - 1) / (2 * concurrency)), rel=0.03)
-    assert real_step(fedfa.FedFaDelta(anchor="bases", **setting)) == pytest.approx(1, rel=0.03)
-    assert real_step(fedfa.FedFaDelta(**setting)) == pytest.approx(1, rel=0.03)
+    lost = 1 + (window - 1) / (2 * concurrency)
+    assert real_step(fedfa.FedFaParam(**setting)) == pytest.approx(1 / lost, rel=0.03)
+    assert real_step(fedfa.FedFaDelta(anchor="bases", server_lr=lost, **setting)) == pytest.approx(1, rel=0.03)
+    assert real_step(fedfa.FedFaDelta(anchor="model", **setting)) == pytest.approx(1, rel=0.03)
+    assert real_step(fedfa.FedFaDelta(**setting)) == pytest.approx(2 / lost, rel=0.03)  # all clients agree
 
 
 @pytest.mark.parametrize(
@@ -277,12 +282,16 @@ def bowl_run(folder: Path, updates: int = 200, **strategy: Any) -> Estimate:
 
 @pytest.mark.parametrize(
     ("strategy", "server_lr", "weight", "waits"),
-    [("fedfa-param", 1.0, 1.0, 4), ("fedfa-delta", 0.1, 0.1, 4), ("fedbuff", 1.0, 0.2, 0)],
+    [
+        ({"name": "fedfa-param"}, 1.0, 1.0, 4),
+        ({"name": "fedfa-delta", "anchor": "model"}, 0.1, 0.1, 4),
+        ({"name": "fedbuff"}, 1.0, 0.2, 0),
+    ],
 )
 def test_measured_constants_are_the_known_ones(
-    strategy: str, server_lr: float, weight: float, waits: int, tmp_path: Path
+    strategy: dict[str, str], server_lr: float, weight: float, waits: int, tmp_path: Path
 ) -> None:
-    found = bowl_run(tmp_path / "run", name=strategy)
+    found = bowl_run(tmp_path / "run", **strategy)
     s, best = found.setting, CENTRES.mean(0)
     assert 0.9 < s.smoothness < 1.001
     assert s.global_variance == pytest.approx(np.mean(np.sum((CURVATURE * (CENTRES - best)) ** 2, 1)), rel=1e-4)

@@ -98,6 +98,8 @@ class Strategy(ABC):
     num_trainable: int = field(init=False, repr=False, default=0)
     owed: int = field(init=False, repr=False, default=0)
     """Accepted updates whose slots have not been refilled yet."""
+    norm: float = field(init=False, repr=False, default=0.0)
+    """Length of the difference of the update that ``aggregate`` is given."""
 
     def __post_init__(self) -> None:
         self._check_types()
@@ -181,6 +183,7 @@ class Strategy(ABC):
             clipped = update.base + (update.params - update.base) * (self.clip_norm / norm)
             update = update._replace(params=with_tail(clipped, update.params, self.num_trainable))
         self.owed += 1
+        self.norm = norm if self.clip_norm is None else min(norm, self.clip_norm)
         return self._publish(self.aggregate(update, in_flight), in_flight, norm)
 
     def lost(self, client: int, in_flight: Mapping[int, Flight]) -> Orders:

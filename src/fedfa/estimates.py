@@ -225,11 +225,11 @@ def step_of(strategy: Strategy) -> tuple[float, float, int]:
     if isinstance(strategy, FedFaParam):
         return 1.0, 1.0, strategy.window
     if isinstance(strategy, FedFaDelta) and strategy.anchor == "model":
-        return strategy.step_size, strategy.step_size, strategy.window
+        return strategy.step(), strategy.step(), strategy.window
     require(
         isinstance(strategy, FedBuff),
         f"{strategy.name or type(strategy).__name__}: Theorem 1 does not speak about it; "
-        "give a run of fedfa-param, fedfa-delta, fedfa-prox, fedfa-nova or fedbuff",
+        "give a run of fedfa-param, fedfa-delta or fedfa-prox with anchor = 'model', fedfa-nova or fedbuff",
     )
     assert isinstance(strategy, FedBuff)
     return strategy.server_lr, strategy.server_lr / strategy.buffer, strategy.buffer

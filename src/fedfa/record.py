@@ -194,6 +194,11 @@ class Run:
         hits = means.filter(pl.col("accuracy") >= accuracy)
         return hits["seconds"][0] if len(hits) else None
 
+    def level(self, over: int = 10) -> float:
+        """The mean of the last so many evaluations."""
+        last = self.evaluations["accuracy"].tail(over)
+        return float(last.mean()) if len(last) else math.nan  # pyright: ignore[reportArgumentType]
+
     def jumps(self, over: int = 20) -> float:
         """How far accuracy goes up or down between two evaluations, in the mean over the last so many."""
         steps = self.evaluations["accuracy"].diff().drop_nulls().abs().tail(over)
@@ -208,6 +213,11 @@ class Run:
         """Rounds (see ``round_size`` in the manifest) until this accuracy; None if it was not reached."""
         updates = self.updates_to(accuracy)
         return None if updates is None else updates / self.manifest["round_size"]
+
+    @property
+    def rounds(self) -> float:
+        """Rounds at the end."""
+        return len(self.accepted) / self.manifest["round_size"]
 
     def cut(self, stop: "Stop") -> "Run | None":
         """This run as it would have ended by other limits; None where it did not go that far.

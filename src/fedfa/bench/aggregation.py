@@ -23,7 +23,7 @@ SCREEN, DIFFERENCE, RENEWAL = 8.0, 12.0, 1.0
 
 BYTES: Mapping[str, Callable[[int], float]] = {
     "fedfa-param": lambda k: SCREEN + 24 + RENEWAL + 12,  # new, oldest, sum read and written; sum read, model written
-    "fedfa-delta": lambda k: SCREEN + DIFFERENCE + 24 + RENEWAL + 16,  # ... and the last model read
+    "fedfa-delta": lambda k: SCREEN + 2 * (24 + RENEWAL + 12) + 8,  # ... of models and bases; their means compared
     "fedbuff": lambda k: SCREEN + DIFFERENCE + 20 + 24 / k,  # new, sum; every K-th time: sum, two models, sum cleared
     "port": lambda k: SCREEN + 2 * DIFFERENCE + 16 + 20 + 24 / k,  # ... and the drift, with three dot products
     "fedavg": lambda k: SCREEN + 20 + 20 / k,

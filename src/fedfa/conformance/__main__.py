@@ -43,6 +43,8 @@ SETTINGS: dict[str, tuple[str, dict[str, Any]]] = {
     "fedfa-param, by examples": ("fedfa-param", {"concurrency": 4, "window": 3, "weighting": "examples"}),
     "fedfa-param, one slot per client": ("fedfa-param", {"concurrency": 4, "window": 3, "one_slot_per_client": True}),
     "fedfa-delta": ("fedfa-delta", {"concurrency": 4, "window": 3}),
+    "fedfa-delta, by examples": ("fedfa-delta", {"concurrency": 2, "window": 4, "weighting": "examples"}),
+    "fedfa-delta, from the model": ("fedfa-delta", {"concurrency": 4, "window": 3, "anchor": "model"}),
     "fedfa-delta, as printed": ("fedfa-delta", {"concurrency": 4, "window": 3, "server_lr": 1.0}),
     "fedfa-delta, current": ("fedfa-delta", {"concurrency": 4, "window": 3, "server_lr": 0.5, "origin": "current"}),
     "fedfa-delta, clipped, not too stale": (
@@ -51,10 +53,10 @@ SETTINGS: dict[str, tuple[str, dict[str, Any]]] = {
     ),
     "fedfa-prox": ("fedfa-prox", {"concurrency": 4, "window": 3, "prox_mu": 0.1}),
     "fedfa-nova": ("fedfa-nova", {"concurrency": 4, "window": 3, "server_lr": 0.5}),
-    "fedfa-delta, from the bases": ("fedfa-delta", {"concurrency": 4, "window": 3, "anchor": "bases"}),
-    "fedfa-nova, from the bases": (
-        "fedfa-nova",
-        {"concurrency": 4, "window": 3, "server_lr": 1.0, "anchor": "bases", "weighting": "examples"},
+    "fedfa-nova, by examples": ("fedfa-nova", {"concurrency": 4, "window": 3, "weighting": "examples"}),
+    "fedfa-delta, from the bases with 1.5": (
+        "fedfa-delta",
+        {"concurrency": 4, "window": 3, "server_lr": 1.5, "anchor": "bases"},
     ),
 }
 

@@ -23,6 +23,7 @@ RECIPES = (
     Recipe("figure3", "accuracy over time", ("cifar10",), contests.everyone_to_target, figures.figure3),
     Recipe("table2", "rounds to the target accuracy", THE_PAPERS, contests.everyone_to_target, tables.table2),
     Recipe("figure4", "accuracy over rounds", ("cifar10",), contests.everyone_to_target, figures.figure4),
+    Recipe("same-time", "the hard split in the same time", ("cifar10", "sst2"), contests.same_time, figures.same_time),
     Recipe("table3", "best accuracy", THE_PAPERS, contests.basic, tables.table3),
     Recipe("figure5", "window size K", ("cifar10",), contests.windows, figures.figure5),
     Recipe("table4", "concurrency M_c", ("cifar10",), contests.concurrencies, tables.table4),

@@ -8,6 +8,7 @@ as fifteen short ones, the others wait for the last stage.
 STAGES = (
     "mild split",  # every strategy to its target
     "delta",  # the search for a good FedFa-Delta
+    "same time",  # every strategy on the hard split, for a part of the way
     "hard split",
     "second seeds",  # of the leading strategies on the mild split
     "texts",  # every strategy on texts

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from fedfa.strategies import FedFaDelta
+from fedfa.strategies.fedfa import LONGEST_FROM_BASES
 
 LAST_LEADING = 3
 
@@ -27,8 +27,8 @@ def contenders(window: int, concurrency: int) -> tuple[Contender, ...]:
 
     FedBuff twice: as the common frameworks have it (the mean of K models, new work in batches), and as its own paper
     has it (differences, stale ones count less, new work at once). FedFa-Delta with three steps from the current model,
-    and two from the models that its clients started from, spelt out, so that records keep their meaning whatever the
-    defaults become.
+    and three from the models that its clients started from, spelt out, so that records keep their meaning whatever
+    the defaults become.
     """
     k = window
     return (
@@ -39,7 +39,8 @@ def contenders(window: int, concurrency: int) -> tuple[Contender, ...]:
         Contender(f"port-urgent:buffer={k}", "Port-Urgent", "port-urgent", 4),
         Contender(f"port-non-urgent:buffer={k}", "Port-Non-Urgent", "port-non-urgent", 4),
         Contender(f"fedfa-param:window={k}", "FedFa-Param", "fedfa-param"),
-        Contender(f"fedfa-delta:window={k}", "FedFa-Delta 1/M_c", "fedfa-delta", 1),
+        by_agreement(k, "FedFa-Delta by agreement", 1),
+        Contender(f"fedfa-delta:window={k}:anchor=model", "FedFa-Delta 1/M_c", "fedfa-delta", 1),
         at_pace(k, concurrency, "FedFa-Delta at FedAvg's pace", 1),
         Contender(f"fedfa-delta:window={k}:anchor=bases:server_lr=1.5", "FedFa-Delta 1.5 from bases", "fedfa-delta", 1),
         Contender(f"fedfa-delta:window={k}:server_lr={1 / k:g}", "FedFa-Delta 1/K", "fedfa-delta", 6),
@@ -47,9 +48,14 @@ def contenders(window: int, concurrency: int) -> tuple[Contender, ...]:
     )
 
 
+def by_agreement(window: int, title: str, turn: int = 0) -> Contender:
+    """FedFa-Delta as it is by default: from the bases, with a step as long as the clients agree."""
+    return Contender(f"fedfa-delta:window={window}:anchor=bases", title, "fedfa-delta", turn)
+
+
 def at_pace(window: int, concurrency: int, title: str, turn: int = 0) -> Contender:
     """FedFa-Delta from the bases with the step that moves the model as far per update as FedAvg does."""
-    step = FedFaDelta(window=window, concurrency=concurrency, anchor="bases").step_size
+    step = min(1 + (window - 1) / (2 * concurrency), LONGEST_FROM_BASES)
     return Contender(f"fedfa-delta:window={window}:anchor=bases:server_lr={step:g}", title, "fedfa-delta", turn)
 
 
@@ -70,5 +76,5 @@ def extended(window: int) -> tuple[Contender, ...]:
         Contender("fednova", "FedNova", "fednova"),
         Contender(f"fedfa-nova:window={k}", "FedNova with FedFa", "fedfa-nova"),
         Contender("fedprox", "FedProx", "fedprox"),
-        Contender(f"fedfa-prox:window={k}", "FedProx with FedFa", "fedfa-prox"),
+        Contender(f"fedfa-prox:window={k}:anchor=model", "FedProx with FedFa", "fedfa-prox"),
     )

@@ -68,6 +68,22 @@ def concurrencies(lab: Lab) -> list[Contest]:
     return found
 
 
+def same_time(lab: Lab) -> list[Contest]:
+    """Every strategy for the same time on the hardest split, where the way to the target is long."""
+    return [
+        Contest(
+            f"{split.name}-same-time",
+            workload.titled(split),
+            experiment,
+            contenders(*in_flight(experiment)),
+            "same time",
+        )
+        for workload in lab.workloads
+        for split in workload.splits[:1]
+        for experiment in [lab.experiment(workload, split, workload.same_time)]
+    ]
+
+
 def unequal_work(lab: Lab) -> list[Contest]:
     """FedNova and FedProx with and without FedFa; each client draws its local epochs, or FedNova would be FedAvg."""
     return [

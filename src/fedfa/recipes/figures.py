@@ -12,16 +12,20 @@ from fedfa.experiment import DataSettings
 from fedfa.recipes.contests import SAME_WORK
 from fedfa.recipes.lab import Contest, Lab, Results, Section, describe, paper
 from fedfa.recipes.paces import ON_THE_WAY, steps_and_speeds
-from fedfa.recipes.tables import NEARLY, NOT_RUN, best_cell, seeds_cell, steady_cell
+from fedfa.recipes.tables import NEARLY, NOT_RUN, best_cell, scale_note, seeds_cell, steady_cell, value_of
 from fedfa.record import Run
 from fedfa.report.figures import accuracy_figure, label_figure, timeline_figure
 from fedfa.report.grid import Grid
 from fedfa.report.shapes import PALETTE, Figure, Line, number, numbers
-from fedfa.report.tables import percent, summarise
+from fedfa.report.tables import accuracy_cell, percent, summarise
 from fedfa.report.timeline import waiting_share
 from fedfa.weather import weather_from
 
 ALPHAS = (0.1, 0.5, 5.0)
+ON_THE_WAY_IS = (
+    "At an accuracy: virtual seconds until the mean of three evaluations in a row was there. Jumps: the mean change of "
+    "accuracy between two evaluations, up or down, in points, over the last twenty."
+)
 
 
 def _titled(figure: Figure, name: str, title: str) -> Figure:
@@ -121,11 +125,33 @@ def on_the_way(contest: Contest, runs: Sequence[Run]) -> Grid:
         if c.title in rows
         for jumps in [[run.jumps() for run in runs if run.label == c.title]]
     ]
-    caption = (
-        "Virtual seconds until the mean of three evaluations in a row was there. Jumps: the mean change of accuracy "
-        "between two evaluations, up or down, in points, over the last twenty."
-    )
-    return Grid(f"{contest.title}: on the way", ("Strategy", *map(percent, goals), "Jumps"), cells, caption)
+    headers = ("Strategy", *map(percent, goals), "Jumps")
+    return Grid(f"{contest.title}: on the way", headers, cells, ON_THE_WAY_IS)
+
+
+def same_time(lab: Lab, results: Results) -> Section:
+    """What each strategy makes of the same time."""
+    grids, values = [], []
+    for contest, runs in results:
+        goals = [contest.target - below for below in ON_THE_WAY]
+        rows = {row.label: row for row in summarise(runs, contest.target)}
+        cells = []
+        for c in contest.contenders:
+            row, own = rows.get(c.title), [run for run in runs if run.label == c.title]
+            level = fmean(run.level() for run in own) if own else None
+            jumps = f"{100 * fmean(run.jumps() for run in own):.1f}" if own else "–"
+            steady = (steady_cell(runs, row, goal) for goal in goals)
+            cells.append((c.title, best_cell(row), accuracy_cell(level), *steady, jumps, seeds_cell(lab, row)))
+            values.append(value_of(contest, c, row) | {"level": level})
+        headers = ("Strategy", "Best (%)", "Level (%)", *(f"{percent(goal)} (s)" for goal in goals), "Jumps", "Seeds")
+        grids.append(Grid(contest.title, headers, cells, describe(contest, runs)))
+    figures = [replace(curves(contest, runs, ""), name=contest.name) for contest, runs in results if runs]
+    text = [
+        "The same virtual time for every strategy, on the way to the paper's target. Level: the mean of the last ten "
+        f"evaluations. {ON_THE_WAY_IS}",
+        scale_note(lab, results),
+    ]
+    return Section("same-time", "The hard split in the same time", text, grids, figures, {"cells": values})
 
 
 def near_target(contest: Contest, figure: Figure) -> Figure:

@@ -122,9 +122,10 @@ def standing(order: Order) -> tuple[int, int]:
 
 def has_runs(recipe: Recipe, one: Workload, lab: Lab) -> bool:
     """Whether there are runs of a recipe on this workload; of a recipe that needs none, any runs on it."""
-    contests = recipe.contests(replace(lab, workloads=(one,)))
-    names = [contest.name for contest in contests] or [split.name for split in one.splits]
-    return any(next(lab.folder.glob(f"{name}/*/manifest.json"), None) for name in names)
+    shelf = lab.shelf
+    if contests := recipe.contests(replace(lab, workloads=(one,))):
+        return any(point in shelf for point in lab.plan(contests))
+    return any(next(lab.folder.glob(f"{split.name}/*/manifest.json"), None) for split in one.splits)
 
 
 def missing(one: Workload, lab: Lab) -> str:

@@ -224,6 +224,11 @@ class Lab:
                     runs[point.folder] = longer
         return [(contest, self._named(contest, runs)) for contest in contests]
 
+    def begun(self, contest: Contest, contender: Contender) -> list[Run]:
+        """What is there of a contender's runs that are not: shorter ones of the same settings, a seed each."""
+        points = (point for point in self._points(contest) if point.label == contender.spec)
+        return [run for point in points if (run := self.shelf.begun(point)) is not None]
+
     def _named(self, contest: Contest, runs: Mapping[Path, Run]) -> list[Run]:
         titles = {contender.spec: contender.title for contender in contest.contenders}
         named = [

@@ -6,7 +6,7 @@ from statistics import geometric_mean
 from typing import Any
 
 from fedfa.experiment import Experiment
-from fedfa.recipes.contenders import Contender, at_pace
+from fedfa.recipes.contenders import Contender, at_pace, by_agreement
 from fedfa.recipes.contests import WINDOWS, window_of
 from fedfa.recipes.figures import curves
 from fedfa.recipes.lab import Contest, Lab, Results, Section, describe
@@ -46,7 +46,7 @@ def deltas(lab: Lab) -> list[Contest]:
         usual = lab.experiment(workload, split, workload.search)
         k, title = window_of(usual), workload.titled(split)
         param = Contender(f"fedfa-param:window={k}", "FedFa-Param", "fedfa-param")
-        base, current = steps(usual, k, "base"), steps(usual, k, "current")
+        base, current, bases = steps(usual, k, "base"), steps(usual, k, "current"), from_bases(k)
         weighed = tuple(
             Contender(f"{step.spec}:staleness={s}", f"{step.title}, {s}", "fedfa-delta", 1 + step.turn)
             for step in base[:2]
@@ -55,14 +55,14 @@ def deltas(lab: Lab) -> list[Contest]:
         name = searched(split)
         found += [
             Contest(name, f"{title}: from the model started from", usual, (param, *base), "delta"),
-            Contest(name, f"{title}: from the bases of the window", usual, (param, base[0], *from_bases(k)), "delta"),
+            Contest(name, f"{title}: from the bases of the window", usual, (param, base[0], *bases), "delta"),
             Contest(name, f"{title}: from the current model", usual, (param, base[0], *current), "delta"),
             Contest(name, f"{title}: staleness weights", usual, (param, *base[:2], *weighed), "delta"),
         ]
         if usual.model.name == "resnet18":
             lr = GROUP_NORM_LR * usual.local.lr
             anew = lab.experiment(workload, split, workload.search, model__recalibrate=RECALIBRATE)
-            some = (param, base[0], *from_bases(k))
+            some = (param, base[0], *bases)
             found.append(Contest(searched(split, "anew"), f"{title}: statistics measured anew", anew, some, "delta"))
             group = lab.experiment(workload, split, workload.search, model__norm="group", local__lr=lr)
             found.append(Contest(searched(split, "group"), f"{title}: GroupNorm", group, some, "delta"))
@@ -86,10 +86,11 @@ def steps(experiment: Experiment, k: int, origin: str) -> tuple[Contender, ...]:
 
 def from_bases(k: int) -> tuple[Contender, ...]:
     """FedFa-Delta from the mean of the models its clients started from, where a step of 1 is FedFa-Param."""
-    return tuple(
+    fixed = (
         Contender(f"fedfa-delta:window={k}:anchor=bases:server_lr={size}", f"Delta {size} from bases", "fedfa-delta")
         for size in (1.2, 1.5, 2.0)
     )
+    return (by_agreement(k, "Delta by agreement"), *fixed)
 
 
 def delta(lab: Lab, results: Results) -> Section:
@@ -105,14 +106,15 @@ def delta(lab: Lab, results: Results) -> Section:
 
 
 def windows_at_pace(lab: Lab) -> list[Contest]:
-    """FedFa-Param with windows from small to large, and the step that makes up for each."""
+    """FedFa-Param with windows from small to large, the step that makes up for each, and that by agreement."""
     found = []
     for workload, split in lab.last_splits():
         experiment = lab.experiment(workload, split, workload.search)
         for k in WINDOWS:
             param = Contender(f"fedfa-param:window={k}", "FedFa-Param", "fedfa-param", 2)
-            pair = (param, at_pace(k, experiment.strategy["concurrency"], "FedFa-Delta at FedAvg's pace", 2))
-            found.append(Contest(searched(split), f"{workload.titled(split)}: K = {k}", experiment, pair, "delta"))
+            paced = at_pace(k, experiment.strategy["concurrency"], "FedFa-Delta at FedAvg's pace", 2)
+            compared = (param, paced, by_agreement(k, "FedFa-Delta by agreement", 2))
+            found.append(Contest(searched(split), f"{workload.titled(split)}: K = {k}", experiment, compared, "delta"))
     return found
 
 
@@ -120,7 +122,8 @@ def pace(lab: Lab, results: Results) -> Section:
     text = [
         "The models in a window started from versions that lie M_c + (K - 1) / 2 arrivals back on average, so while "
         "M_c updates come in, FedFa-Param moves the model by M_c / (M_c + (K - 1) / 2) of a FedAvg round. The step of "
-        "1 + (K - 1) / (2 M_c) from the bases makes up for it: expect so many times FedFa-Param's speed."
+        "1 + (K - 1) / (2 M_c) from the bases makes up for it: expect so many times FedFa-Param's speed. By agreement: "
+        "the step that FedFa-Delta takes by default, between 1 and 2."
     ]
     return _answer(lab, results, "pace", "What a window costs, and the step that makes up for it", text)
 

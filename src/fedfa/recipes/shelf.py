@@ -52,14 +52,25 @@ class Shelf:
             raise ConfigError(f"{point.folder}: holds a run on other data or weights; choose another --out")
         return run
 
+    def begun(self, point: Point) -> Run | None:
+        """Of an unanswered point: the run that went farthest on its course, but not to its end."""
+        if point in self:
+            return None
+        runs = [run for run in self._on_course(point) if self._same_data(point, run)]
+        return max(runs, key=lambda run: run.seconds, default=None)
+
     def _longer(self, point: Point) -> Iterator[Run]:
         """Runs in other folders that took the point's course as far as it goes or further, cut at its end."""
+        for run in self._on_course(point):
+            if (cut := run.cut(point.experiment.stop)) is not None:
+                yield cut
+
+    def _on_course(self, point: Point) -> Iterator[Run]:
+        """Runs in other folders that took the point's course, however far."""
         wanted = _course(point.experiment, self.only_show)
         for manifest in sorted(self.folder.glob(f"*/*-seed{point.experiment.seed}*/manifest.json")):
             if manifest.parent != point.folder and _course_of(manifest.parent, self.only_show) == wanted:
-                run = read_run(manifest.parent).cut(point.experiment.stop)
-                if run is not None:
-                    yield run
+                yield read_run(manifest.parent)
 
     def _same_data(self, point: Point, run: Run) -> bool:
         """Whether a run was made on the point's data and initial model; to show it, they need not be there."""

@@ -44,10 +44,11 @@ def _to_target(lab: Lab, results: Results, name: str, title: str, measure: str, 
         cells = []
         for contender in contest.contenders:
             row, reported = rows.get(contender.title), theirs.get(contender.row)
+            begun = lab.begun(contest, contender) if row is None else []
             cells.append(
                 (
                     contender.title,
-                    to_target(runs, row, measure),
+                    more_than(begun, measure) if begun else to_target(runs, row, measure),
                     _times(ours.get(contender.title), best),
                     _reported(reported),
                     _times(reported, their_best),
@@ -61,14 +62,15 @@ def _to_target(lab: Lab, results: Results, name: str, title: str, measure: str, 
         headers = ("Strategy", f"Ours ({unit})", "× best", f"Paper ({unit})", "× best", *steady, "Seeds")
         headers += ("Best (%)",) if whole else ()
         grids.append(Grid(f"{contest.title}: {percent(contest.target)}{goal}", headers, cells, describe(contest, runs)))
-    round_is = "A round is M_c updates for FedAvg, K updates for the others (one for FedAsync)."
-    steady_is = (
+    rounds_are = "A round is M_c updates for FedAvg, K updates for the others (one for FedAsync)."
+    times_are = (
         "A run's time is that of the first evaluation at the target, which favours rules whose accuracy jumps; beside "
         "it, when the mean of three evaluations in a row was within two points of the target."
     )
+    in_words = rounds_are if measure == "rounds" else times_are
     text = [
         f"“{FAILED}”: not every seed reached the target within the budget, or one diverged before its end; "
-        f"“{NOT_RUN}”: the runs are not there. {round_is if measure == 'rounds' else steady_is}",
+        f"“{NOT_RUN}”: the runs are not there; “>”: only shorter ones are (same-time). {in_words}",
         scale_note(lab, results),
     ]
     return Section(name, title, text, grids, values={"cells": values})
@@ -180,6 +182,12 @@ def to_target(runs: Sequence[Run], row: Row | None, measure: str) -> str:
         early = {ended.split(":")[0] for run in own if ":" in (ended := run.manifest["ended"])}
         return f"{FAILED} ({', '.join(sorted(early))})" if early else FAILED
     return number(value) + ("" if sd is None else f" ± {number(sd, value)}")
+
+
+def more_than(begun: Sequence[Run], measure: str) -> str:
+    """What shorter runs say of the ``time`` or the ``rounds`` to a target that they did not get to."""
+    seconds, rounds = (min(found) for found in zip(*((run.seconds, run.rounds) for run in begun), strict=True))
+    return f"> {number(seconds if measure == 'time' else rounds)}"
 
 
 def steady_cell(runs: Sequence[Run], row: Row | None, accuracy: float) -> str:

@@ -46,6 +46,8 @@ class Workload:
     """Settings of the short runs that look for good settings, at full scale."""
     sweep: Mapping[str, Any] = field(default_factory=dict)
     """Settings of the runs that vary K or M_c, at full scale."""
+    same_time: Mapping[str, Any] = field(default_factory=dict)
+    """Settings of the runs that get the same time on the hardest split, at full scale; empty: all of its time."""
 
     def titled(self, split: Split) -> str:
         return f"{self.title}, {split.title}" if split.title else self.title
@@ -110,6 +112,7 @@ CIFAR10 = Workload(
     ),
     search={"compare.target": 0.60, "stop.updates": 340, "stop.seconds": None, "stop.diverged_updates": 160},
     sweep={"stop.seconds": 500.0},
+    same_time={"stop.seconds": 1000.0},
 )
 
 CIFAR10_CNN = Workload(
@@ -216,6 +219,7 @@ SST2 = Workload(
     splits=(Split("sst2-noniid", "", 0.85, 0.60),),
     weights=("bert-base-uncased", "bert-base", "minilm-l6", "mpnet-base", "bert-tiny"),
     smoke_weights=("bert-tiny", "minilm-l6", "bert-base-uncased", "bert-base", "mpnet-base"),
+    same_time={"stop.seconds": 300.0},
 )
 
 DIGITS = Workload(

@@ -4,18 +4,26 @@ Xu et al., "FedFa: A Fully Asynchronous Training Paradigm for Federated Learning
 
     FedFa-Param    window of models:        w <- (1/K) sum_k w_k
     FedFa-Delta    window of differences:   w <- w + eta_g (1/K) sum_k D_k
-                   from their bases:        w <- (1/K) sum_k w_base,k + eta_g (1/K) sum_k D_k
+                   from their bases:        w <- (1/K) sum_k w_base,k + eta_g (1/K) sum_k D_k   (the default)
     with FedProx   FedFa-Delta whose clients add mu (w - w_base) to every gradient
     with FedNova   window of D_k / a_k:     w <- w + eta_g mean(a_k) (1/K) sum_k D_k / a_k
 
 The K-th arrival publishes version 1; until then the initial model stays, for partial means would show single
 updates. Every difference sits in K windows at 1/K, so its total weight is eta_g, and M_c clients move the model at
-the same time: eta_g = 1/M_c (the default) makes one generation of clients move it as far as one FedAvg round,
+the same time: from the model eta_g = 1/M_c makes one generation of clients move it as far as one FedAvg round, and
 eta_g = 1 is the formula as printed in the paper. From the models that these clients started from instead, eta_g = 1 is
-FedFa-Param, and a longer step is FedFa-Param extrapolated: their mean keeps pulling the versions together. It lies
-M_c + (K - 1) / 2 arrivals back, so there eta_g = 1 + (K - 1) / (2 M_c) (the default, at most 2) keeps FedAvg's pace.
+FedFa-Param, and a longer step is FedFa-Param extrapolated: their mean keeps pulling the versions together.
+
+From the bases the step is as long as the clients agree, unless it is given. Of the squared length of a mean of K
+differences, a part is common to all clients and the rest is chance, which K clients average down but never out:
+
+    mean_k |D_k|^2 = common + chance        |mean_k D_k|^2 = common + chance / K
+
+Both sides are measured, as running means over M_c arrivals, and eta_g = 4 common / |mean_k D_k|^2, at least 1 and at
+most 2: twice FedFa-Param's step while half or more is common, and FedFa-Param itself, bit for bit, below a quarter.
 """
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -24,12 +32,14 @@ from typing import ClassVar, Literal
 from fedfa.core import Flight, Origin, Strategy, Update, Weighting, example_weight
 from fedfa.errors import require
 from fedfa.strategies.fedavg import Proximal
-from fedfa.strategies.staleness import Staleness, staleness_function
-from fedfa.vectors import Entry, Vector, Window
+from fedfa.strategies.staleness import Constant, Staleness, staleness_function
+from fedfa.vectors import Entry, Vector, Window, blend, distance, with_tail
 
 PAPER = "Xu et al., IJCAI 2024"
 LONGEST_FROM_BASES = 2.0
 """Beyond it a step may end farther from a client's optimum than it began (docs/theory.md)."""
+GAIN = 4.0
+"""The step from the bases over the share of the mean difference that clients have in common."""
 
 Anchor = Literal["model", "bases"]
 
@@ -93,6 +103,40 @@ class FedFaParam(SlidingWindow):
         return self.results.mean()
 
 
+@dataclass
+class Agreement:
+    """How much of a mean difference is common to the clients: from the lengths of single ones and of their means."""
+
+    memory: float
+    """Over so many arrivals lengths are averaged."""
+    one: float = 0.0
+    """Mean squared length of a difference."""
+    mean: float = 0.0
+    """Mean squared length of a window's mean difference."""
+    clients: float = 0.0
+    """How many equal ones such a mean comes to."""
+
+    def saw_one(self, length: float) -> None:
+        self.one += (length**2 - self.one) / self.memory if self.one else length**2
+
+    def saw_mean(self, length: float, window: Window) -> None:
+        self.mean += (length**2 - self.mean) / self.memory if self.mean else length**2
+        self.clients = window.weight**2 / math.fsum(entry.weight**2 for entry in window.entries)
+
+    @property
+    def share(self) -> float:
+        """The common part of the mean's squared length; 0 where a single difference says nothing about it."""
+        if self.clients <= 1.0 or self.mean == 0.0:
+            return 0.0
+        return (self.clients - self.one / self.mean) / (self.clients - 1.0)
+
+    def state_dict(self) -> dict[str, float]:
+        return dict(vars(self))
+
+    def load_state_dict(self, state: Mapping[str, float]) -> None:
+        vars(self).update(state)
+
+
 @dataclass(kw_only=True, eq=False)
 class FedFaDelta(SlidingWindow):
     """A step along the mean of the last K differences, at every arrival."""
@@ -100,37 +144,48 @@ class FedFaDelta(SlidingWindow):
     name: ClassVar[str] = "fedfa-delta"
 
     server_lr: float | None = None
-    """eta_g; by default FedAvg's pace, 1/concurrency from the model, 1 + (K - 1) / (2 concurrency) from the bases."""
-    anchor: Anchor = "model"
-    """Step from the current model, or from the mean of the models that the window's clients started from."""
+    """eta_g; by default 1/concurrency from the model, and from the bases between 1 and 2, as far as clients agree."""
+    anchor: Anchor | None = None
+    """Step from the current model, or from the mean of the models that the window's clients started from (bases).
+
+    By default from the bases, but from the model where server_lr, origin or staleness are set: as in the paper.
+    """
     origin: Origin = "base"
     """Differences against the model the client started from, or against the current one."""
     staleness: Staleness = "constant"
     """How a difference's weight falls with staleness."""
 
     bases: Window | None = field(init=False, repr=False)
+    agreement: Agreement = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         super().__post_init__()
         require(self.server_lr is None or self.server_lr > 0, f"server_lr = {self.server_lr}: must be above 0")
-        require(
-            self.anchor == "model" or self.origin == "base",
-            "anchor = 'bases': goes with differences against them; set origin = 'base'",
-        )
         self._s = staleness_function(self.staleness)
+        plain = self.origin == "base" and isinstance(self._s, Constant)
+        if self.anchor is None:
+            self.anchor = "bases" if plain and self.server_lr is None else "model"
+        require(
+            self.anchor == "model" or plain,
+            "anchor = 'bases': goes with plain differences against them; leave origin and staleness out",
+        )
 
     def reset(self) -> None:
         super().reset()
         anchored = self.anchor == "bases"
         self.bases = Window(self.model, self.num_trainable, self.window, self.one_slot_per_client) if anchored else None
+        self.agreement = Agreement(self.concurrency)
 
     @property
-    def step_size(self) -> float:
-        if self.server_lr is not None:
-            return self.server_lr
-        if self.anchor == "model":
-            return 1.0 / self.concurrency
-        return min(1.0 + (self.window - 1) / (2 * self.concurrency), LONGEST_FROM_BASES)
+    def step_size(self) -> float | None:
+        """eta_g, where it does not depend on what comes in."""
+        return 1.0 / self.concurrency if (self.anchor, self.server_lr) == ("model", None) else self.server_lr
+
+    def step(self) -> float:
+        """eta_g now."""
+        if self.step_size is not None:
+            return self.step_size
+        return min(max(GAIN * self.agreement.share, 1.0), LONGEST_FROM_BASES)
 
     @property
     def update_weight(self) -> float | None:
@@ -140,18 +195,22 @@ class FedFaDelta(SlidingWindow):
         if self.bases is not None:
             n_k = example_weight(update, self.weighting)
             self.bases.add(Entry(update.base, n_k, n_k, 0.0, update.client))
+            self.agreement.saw_one(self.norm)
         return super().aggregate(update, in_flight)
 
     def entry(self, update: Update, n_k: float) -> Entry:
+        if self.bases is not None:
+            return Entry(update.params, n_k, n_k, 0.0, update.client)
         s = self._s(self.staleness_of(update))
         return Entry(self.delta(update, self.origin), weight=n_k, head_weight=n_k * s, client=update.client)
 
     def next_model(self) -> Vector:
-        return self.results.step_from(self.start(), self.step_size / self.results.weight)
-
-    def start(self) -> Vector:
-        """What the step is taken from."""
-        return self.model if self.bases is None else self.bases.mean()
+        if self.bases is None:
+            return self.results.step_from(self.model, self.step() / self.results.weight)
+        models, bases, parameters = self.results.mean(), self.bases.mean(), slice(0, self.num_trainable)
+        self.agreement.saw_mean(distance(models[parameters], bases[parameters]), self.results)
+        step = self.step()
+        return models if step == 1.0 else with_tail(blend(models, bases, 1.0 - step), models, self.num_trainable)
 
 
 @dataclass(kw_only=True, eq=False)
@@ -163,9 +222,15 @@ class FedFaProx(Proximal, FedFaDelta):
 
 @dataclass(kw_only=True, eq=False)
 class FedFaNova(FedFaDelta):
-    """FedFa-Delta on differences per local step."""
+    """FedFa-Delta on differences per local step, from the model."""
 
     name: ClassVar[str] = "fedfa-nova"
+
+    anchor: Anchor | None = "model"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require(self.anchor == "model", "anchor: differences per local step go with the model alone; leave it out")
 
     def entry(self, update: Update, n_k: float) -> Entry:
         entry = super().entry(update, n_k)
@@ -175,4 +240,4 @@ class FedFaNova(FedFaDelta):
 
     def next_model(self) -> Vector:
         mean_steps = self.results.weighted_steps / self.results.weight
-        return self.results.step_from(self.start(), self.step_size * mean_steps / self.results.weight)
+        return self.results.step_from(self.model, self.step() * mean_steps / self.results.weight)
