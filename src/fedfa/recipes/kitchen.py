@@ -61,7 +61,8 @@ def choose(
         elif tasks is not None:
             picked = [workload(task.strip()) for task in tasks]
         elif only_show:
-            picked = [workload(task) for task in recipe.tasks] + [one for one in ALL if has_runs(recipe, one, lab)]
+            others = [one for one in ALL if one.name not in recipe.tasks and has_runs(recipe, one, lab)]
+            picked = [workload(task) for task in recipe.tasks] + others
         else:
             picked = []
             for task in recipe.tasks:
@@ -122,10 +123,10 @@ def standing(order: Order) -> tuple[int, int]:
 
 def has_runs(recipe: Recipe, one: Workload, lab: Lab) -> bool:
     """Whether there are runs of a recipe on this workload; of a recipe that needs none, any runs on it."""
-    shelf = lab.shelf
-    if contests := recipe.contests(replace(lab, workloads=(one,))):
-        return any(point in shelf for point in lab.plan(contests))
-    return any(next(lab.folder.glob(f"{split.name}/*/manifest.json"), None) for split in one.splits)
+    if not any(next(lab.folder.glob(f"{split.name}*/*/manifest.json"), None) for split in one.splits):
+        return False
+    shelf, contests = lab.shelf, recipe.contests(replace(lab, workloads=(one,)))
+    return not contests or any(point in shelf for point in lab.plan(contests))
 
 
 def missing(one: Workload, lab: Lab) -> str:
