@@ -22,6 +22,8 @@ from fedfa.report.timeline import waiting_share
 from fedfa.weather import weather_from
 
 ALPHAS = (0.1, 0.5, 5.0)
+LEVEL_OVER = 10
+"""Evaluations whose mean tells where a run stands, though its accuracy jumps."""
 ON_THE_WAY_IS = (
     "At an accuracy: virtual seconds until the mean of three evaluations in a row was there. Jumps: the mean change of "
     "accuracy between two evaluations, up or down, in points, over the last twenty."
@@ -138,20 +140,30 @@ def same_time(lab: Lab, results: Results) -> Section:
         cells = []
         for c in contest.contenders:
             row, own = rows.get(c.title), [run for run in runs if run.label == c.title]
-            level = fmean(run.level() for run in own) if own else None
+            level = fmean(run.level(LEVEL_OVER) for run in own) if own else None
             jumps = f"{100 * fmean(run.jumps() for run in own):.1f}" if own else "–"
             steady = (steady_cell(runs, row, goal) for goal in goals)
             cells.append((c.title, best_cell(row), accuracy_cell(level), *steady, jumps, seeds_cell(lab, row)))
             values.append(value_of(contest, c, row) | {"level": level})
         headers = ("Strategy", "Best (%)", "Level (%)", *(f"{percent(goal)} (s)" for goal in goals), "Jumps", "Seeds")
         grids.append(Grid(contest.title, headers, cells, describe(contest, runs)))
-    figures = [replace(curves(contest, runs, ""), name=contest.name) for contest, runs in results if runs]
+    figures = []
+    for contest, runs in results:
+        if runs:
+            figure = curves(contest, [running_level(run) for run in runs], "")
+            caption = figure.caption.replace("Last evaluated", f"Mean of the last {LEVEL_OVER} evaluated")
+            figures.append(replace(figure, name=contest.name, caption=caption))
     text = [
-        "The same virtual time for every strategy, on the way to the paper's target. Level: the mean of the last ten "
-        f"evaluations. {ON_THE_WAY_IS}",
+        "The same virtual time for every strategy, on the way to the paper's target. Level: the mean of the last "
+        f"{LEVEL_OVER} evaluations; so are the curves. {ON_THE_WAY_IS}",
         scale_note(lab, results),
     ]
     return Section("same-time", "The hard split in the same time", text, grids, figures, {"cells": values})
+
+
+def running_level(run: Run) -> Run:
+    smooth = pl.col("accuracy").rolling_mean(LEVEL_OVER, min_samples=1)
+    return replace(run, evaluations=run.evaluations.with_columns(smooth))
 
 
 def near_target(contest: Contest, figure: Figure) -> Figure:
