@@ -12,10 +12,10 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, is_dataclass
-from typing import Any, ClassVar, Literal, NamedTuple, get_type_hints
+from typing import Any, ClassVar, Literal, NamedTuple
 
 from fedfa.errors import EngineError, require
-from fedfa.settings import convert
+from fedfa.settings import convert, type_hints
 from fedfa.vectors import Vector, cast, difference, distance, with_tail
 
 LARGEST_NORM = 1e30
@@ -223,7 +223,7 @@ class Strategy(ABC):
     def _check_types(self) -> None:
         """Settings as their annotations ask: a misspelt word must not quietly mean something else."""
         try:
-            hints = get_type_hints(type(self))
+            hints = type_hints(type(self))
         except NameError:  # a class of the user's own, with names only a type checker sees
             return
         for f in fields(self):

@@ -12,6 +12,7 @@ import tomllib
 import types
 from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, fields, is_dataclass
+from functools import cache
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from fedfa.errors import ConfigError
@@ -23,7 +24,7 @@ def build(cls: type[T], table: Any, where: str = "") -> T:
     """An instance of a dataclass from a table; ``where`` is the table's own key."""
     if not isinstance(table, Mapping):
         raise ConfigError(f"{where} = {show(table)}: must be a table of settings")
-    hints = get_type_hints(cls)
+    hints = type_hints(cls)
     known = [f.name for f in fields(cls) if f.init]  # pyright: ignore[reportArgumentType]
     values = {}
     for key, value in table.items():
@@ -39,6 +40,12 @@ def build(cls: type[T], table: Any, where: str = "") -> T:
     except ConfigError as error:
         about_a_key = str(error).split(" ", 1)[0] in known
         raise ConfigError(f"{where}{'.' if about_a_key else ': '}{error}" if where else str(error)) from error
+
+
+@cache
+def type_hints(cls: type) -> dict[str, Any]:
+    """A class's annotations as types; working them out takes longer than everything else that is done to a table."""
+    return get_type_hints(cls)
 
 
 def convert(value: Any, hint: Any, path: str) -> Any:

@@ -6,7 +6,7 @@ import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass, field, replace
-from functools import cache
+from functools import cache, cached_property
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -195,7 +195,7 @@ class Lab:
                 counts.write_parquet(file)
         return counts
 
-    @property
+    @cached_property
     def shelf(self) -> Shelf:
         return Shelf(self.folder, self.only_show)
 

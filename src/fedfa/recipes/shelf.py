@@ -28,6 +28,7 @@ class Shelf:
     """Neither the data nor the weights need be there, nor need runs be computed in the same way."""
     _digests: dict[str, str] = field(default_factory=dict, compare=False, repr=False)
     """What was hashed before: runs of one setting share their data."""
+    _listed: dict[int, list[Path]] = field(default_factory=dict, compare=False, repr=False)
 
     def __contains__(self, point: Point) -> bool:
         """Whether the point is answered; what its run was made with is checked when it is taken."""
@@ -68,9 +69,16 @@ class Shelf:
     def _on_course(self, point: Point) -> Iterator[Run]:
         """Runs in other folders that took the point's course, however far."""
         wanted = _course(point.experiment, self.only_show)
-        for manifest in sorted(self.folder.glob(f"*/*-seed{point.experiment.seed}*/manifest.json")):
-            if manifest.parent != point.folder and _course_of(manifest.parent, self.only_show) == wanted:
-                yield read_run(manifest.parent)
+        for folder in self._finished(point.experiment.seed):
+            if folder != point.folder and _course_of(folder, self.only_show) == wanted:
+                yield read_run(folder)
+
+    def _finished(self, seed: int) -> list[Path]:
+        """The folders of a seed's runs; looked for anew each time, unless nothing is made meanwhile."""
+        if seed not in self._listed or not self.only_show:
+            manifests = sorted(self.folder.glob(f"*/*-seed{seed}*/manifest.json"))
+            self._listed[seed] = [manifest.parent for manifest in manifests]
+        return self._listed[seed]
 
     def _same_data(self, point: Point, run: Run) -> bool:
         """Whether a run was made on the point's data and initial model; to show it, they need not be there."""
