@@ -146,7 +146,7 @@ class FedFaDelta(SlidingWindow):
     server_lr: float | None = None
     """eta_g; by default 1/concurrency from the model, and from the bases between 1 and 2, as far as clients agree."""
     anchor: Anchor | None = None
-    """Step from the current model, or from the bases' mean: the default, unless server_lr, origin or staleness is set."""
+    """Step from the current model or the bases' mean: the default, unless server_lr, origin or staleness is set."""
     origin: Origin = "base"
     """Differences against the model the client started from, or against the current one."""
     staleness: Staleness = "constant"
