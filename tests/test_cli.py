@@ -61,7 +61,10 @@ def test_run_report_and_json(tmp_path: Path) -> None:
 
 def test_theory_of_a_run(tmp_path: Path) -> None:
     words = ["--set", "stop.updates=60", "--set", "strategy.name=fedfa-delta", "--set", "engine.executor=inline"]
-    call("run", *words, *QUICK, cwd=tmp_path)
+    call("run", *words, *QUICK, "--out", "adapted", cwd=tmp_path)
+    refused = call("theory", "adapted", cwd=tmp_path, ok=2).stderr
+    assert "give a run of fedfa-param, fedfa-delta or fedfa-prox with anchor = 'model'" in refused
+    call("run", *words, *QUICK, "--set", "strategy.anchor=model", cwd=tmp_path)
     done = call("theory", "runs/digits", "--models", "4", "--json", cwd=tmp_path)
     found = last_json(done)
     assert len(found["models"]) == 4

@@ -5,6 +5,7 @@ import math
 import re
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -227,7 +228,8 @@ def test_mistakes_are_told_before_anything_runs(
 
 def test_a_run_on_other_data_is_not_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Same settings, but the labels are others: yesterday's runs say nothing about them."""
-    order = choose("figure1", scale="smoke", tasks=None, seeds=[0], folder=tmp_path, overrides=SHORT)
+    ordered = partial(choose, "figure1", scale="smoke", tasks=None, seeds=[0], folder=tmp_path, overrides=SHORT)
+    order = ordered()
     page, (section,) = make(order, jobs=1)
     assert page.is_file()
     assert [row["label"] for row in section.values["rows"]] == ["FedAvg", "FedBuff (model mean)", "FedFa-Param"]
@@ -236,7 +238,7 @@ def test_a_run_on_other_data_is_not_shown(tmp_path: Path, monkeypatch: pytest.Mo
 
     monkeypatch.setattr(Task, "digest", lambda self, seed: "other")
     with pytest.raises(ConfigError, match="holds a run on other data or weights; choose another --out"):
-        make(order)
+        make(ordered())
 
 
 def test_what_a_recipe_varies_cannot_be_set(tmp_path: Path) -> None:
