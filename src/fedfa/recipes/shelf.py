@@ -54,9 +54,7 @@ class Shelf:
         return run
 
     def begun(self, point: Point) -> Run | None:
-        """Of an unanswered point: the run that went farthest on its course, but not to its end."""
-        if point in self:
-            return None
+        """Of a point for which there is nothing to take: the run that went farthest on its course."""
         runs = [run for run in self._on_course(point) if self._same_data(point, run)]
         return max(runs, key=lambda run: run.seconds, default=None)
 

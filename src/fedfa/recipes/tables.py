@@ -186,8 +186,7 @@ def to_target(runs: Sequence[Run], row: Row | None, measure: str) -> str:
 
 def more_than(begun: Sequence[Run], measure: str) -> str:
     """What shorter runs say of the ``time`` or the ``rounds`` to a target that they did not get to."""
-    seconds, rounds = (min(found) for found in zip(*((run.seconds, run.rounds) for run in begun), strict=True))
-    return f"> {number(seconds if measure == 'time' else rounds)}"
+    return f"> {number(min(run.seconds if measure == 'time' else run.rounds for run in begun))}"
 
 
 def steady_cell(runs: Sequence[Run], row: Row | None, accuracy: float) -> str:
