@@ -85,8 +85,6 @@ def reference_replay(
             "tau": tau,
             "drift": minus(w[:n], base[:n]),
         }
-        length = dot(difference, difference)
-        p["one"] = running(p.get("one"), min(length, (p["clip_norm"] or sqrt(length)) ** 2), p["concurrency"])
         new = rule(strategy, p, w, buffer, item, n)
         if new is not None:
             versions.append(new)
@@ -150,15 +148,26 @@ def fedfa(strategy: str, p: dict[str, Any], w: Vec, buffer: list[dict[str, Any]]
 
 
 def by_agreement(p: dict[str, Any], buffer: list[dict[str, Any]], weights: list[float], whole: Vec) -> float:
-    """Four times the common share of the window's mean difference, between 1 and 2."""
-    p["mean"] = running(p.get("mean"), dot(whole, whole), p["concurrency"])
+    """Four times the share of the window's mean difference that is surely common, between 1 and 2."""
     clients = sum(weights) ** 2 / sum(weight**2 for weight in weights)
-    chance = (p["one"] - p["mean"]) / (1 - 1 / clients)  # one = common + chance, mean = common + chance / clients
-    return min(max(4 * (p["one"] - chance) / p["mean"], 1), 2)
-
-
-def running(before: float | None, now: float, over: int) -> float:
-    return now if before is None else before + (now - before) / over
+    one = mean([[dot(i["D"], i["D"])] for i in buffer], weights)[0]
+    seen = p.setdefault("correlations", [])
+    if clients > 1 and one > 0:
+        chance = (one - dot(whole, whole)) / (
+            1 - 1 / clients
+        )  # one = common + chance, whole = common + chance / clients
+        seen.append(min(1 - chance / one, 1.0))
+    if len(seen) < 2:
+        return 1.0
+    memory, counts = 4 * p["concurrency"], []
+    for number in range(1, len(seen) + 1):  # the newest counts 1 / memory, or all alike while they are fewer
+        newest = 1 / min(number, memory)
+        counts = [*(count * (1 - newest) for count in counts), newest]
+    middle = sum(c * x for c, x in zip(counts, seen, strict=True))
+    variance = sum(c * (x - middle) ** 2 for c, x in zip(counts, seen, strict=True))
+    apart = max(min(len(seen), 2 * memory - 1) / clients, 1)  # windows that share no update
+    surely = max(middle - sqrt(variance / apart), 0)
+    return min(max(4 * surely / (surely + (1 - surely) / clients), 1), 2)
 
 
 def step(w: Vec, change: Vec, lr: float, items: list[dict[str, Any]], weights: list[float], n: int) -> Vec:

@@ -189,10 +189,12 @@ def test_what_does_not_go_with_the_bases(cls: type[Strategy], given: dict[str, A
     ],
 )
 def test_fedfa_delta_steps_as_far_as_clients_agree(differences: Any, step: float) -> None:
+    """Not from a single window, from which nothing can be told."""
     start = np.array([5.0, 6.0, 7.0, 8.0], np.float32)
     stream = [arrival(client, 0, *(start + row)) for client, row in enumerate(differences)]
-    expected = start + step * np.mean(differences, axis=0)
-    close(replay(fedfa.FedFaDelta(window=4, concurrency=3), start, stream)[-1:], [expected], atol=1e-5)
+    models = replay(fedfa.FedFaDelta(window=4, concurrency=3), start, [*stream, *stream])
+    mean = np.mean(differences, axis=0)
+    close(models[3:], [start + mean] + [start + step * mean] * 4, atol=1e-5)
 
 
 def test_where_clients_do_not_agree_fedfa_delta_is_fedfa_param_bit_for_bit() -> None:
@@ -217,18 +219,36 @@ def test_one_difference_alone_agrees_with_nobody() -> None:
     assert np.array_equal(*(np.array(replay(rule, START, stream)) for rule in rules))
 
 
-def test_the_agreement_outlives_single_windows() -> None:
-    """Four arrivals that agree, then many that do not: the step comes down over about M_c arrivals, not at once."""
-    steps = []
-    rule, start = fedfa.FedFaDelta(window=4, concurrency=8), np.zeros(64, np.float32)
+def steps_along(rule: fedfa.FedFaDelta, models: Any) -> list[float]:
+    """The step after each arrival, when all start from zero."""
+    start, steps = np.zeros(64, np.float32), []
     rule.begin(start)
-    for i in range(60):
-        params = np.ones(64, np.float32) if i < 8 else 8 * np.eye(64, dtype=np.float32)[i]
-        rule.receive(Update(i, i, 0, params, start, 1, 1.0), {i: Flight(i, 0)})
+    for i, params in enumerate(models):
+        rule.receive(Update(i, i, 0, params.astype(np.float32), start, 1, 1.0), {i: Flight(i, 0)})
         steps.append(rule.step())
-    assert steps[3:8] == [2.0] * 5
-    assert any(1.0 < step < 2.0 for step in steps[8:24])
-    assert steps[30:] == [1.0] * 30
+    return steps
+
+
+def test_the_agreement_outlives_single_windows() -> None:
+    """Eight arrivals that agree, then many that do not: the step comes down over M_c arrivals and more, not at once."""
+    stream = [np.ones(64) if i < 8 else 8 * np.eye(64)[i % 64] for i in range(120)]
+    steps = steps_along(fedfa.FedFaDelta(window=4, concurrency=8), stream)
+    assert steps[:9] == [1.0] * 4 + [2.0] * 5
+    assert any(1.0 < step < 2.0 for step in steps[9:70])
+    assert steps[70:] == [1.0] * 50
+
+
+@pytest.mark.parametrize("window", [2, 5])
+def test_what_clients_agree_on_by_chance_does_not_count(window: int) -> None:
+    """Opposed clients at random, as with two labels: windows agree again and again, and the step stays with 1."""
+    rng = np.random.default_rng(0)
+    opposed = rng.choice([-1.0, 1.0], size=(400, 1)) * np.ones(64) + 0.3 * rng.normal(size=(400, 64))
+    by_chance, in_common = (
+        np.mean(steps_along(fedfa.FedFaDelta(window=window, concurrency=5), models))
+        for models in (opposed, opposed + 1)
+    )
+    assert by_chance < 1.1
+    assert in_common > 1.3
 
 
 def test_the_example_of_an_adaptive_step() -> None:

@@ -165,7 +165,8 @@ class Entry:
     vector: Vector
     weight: float = 1.0
     head_weight: float = 1.0
-    steps: float = 0.0
+    scalar: float = 0.0
+    """A number that goes with the vector; the sum keeps its mean."""
     client: int = -1
 
 
@@ -190,7 +191,7 @@ class Sum:
         self.total[:] = 0.0
         self.count = 0
         self.weight = 0.0
-        self.weighted_steps = 0.0
+        self._scalars = 0.0
 
     def add(self, entry: Entry) -> None:
         self.count += 1
@@ -207,6 +208,10 @@ class Sum:
 
         over_blocks(out, work)
         return out
+
+    @property
+    def mean_scalar(self) -> float:
+        return self._scalars / self.weight
 
     def step_from(self, model: Vector, scale: float) -> Vector:
         """``model + scale * sum`` for the parameters, the mean for the buffers."""
@@ -227,18 +232,18 @@ class Sum:
             "total": self.total,
             "count": self.count,
             "weight": self.weight,
-            "weighted_steps": self.weighted_steps,
+            "scalars": self._scalars,
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         self.total = state["total"]
         self.count, self.weight = state["count"], state["weight"]
-        self.weighted_steps = state["weighted_steps"]
+        self._scalars = state["scalars"]
 
     def _move(self, new: Entry, old: Entry) -> None:
         """Take one entry in and another out."""
         self.weight += new.weight - old.weight
-        self.weighted_steps += new.weight * new.steps - old.weight * old.steps
+        self._scalars += new.weight * new.scalar - old.weight * old.scalar
         total, split, length = self.total, self.split, self.total.shape[0]
         if self._small and split == length:  # the common case in large simulations, without a single slice
             total += _scaled(new.vector, new.head_weight)
@@ -308,11 +313,17 @@ class Window(Sum):
             self.total[low:high] = fresh
             self._next_block = 0 if high == length else high
         self.weight = math.fsum(entry.weight for entry in self.entries)
-        self.weighted_steps = math.fsum(entry.weight * entry.steps for entry in self.entries)
+        self._scalars = math.fsum(entry.weight * entry.scalar for entry in self.entries)
 
     def state_dict(self) -> dict[str, Any]:
         entries = [
-            {"vector": e.vector, "weight": e.weight, "head_weight": e.head_weight, "steps": e.steps, "client": e.client}
+            {
+                "vector": e.vector,
+                "weight": e.weight,
+                "head_weight": e.head_weight,
+                "scalar": e.scalar,
+                "client": e.client,
+            }
             for e in self.entries
         ]
         return super().state_dict() | {"entries": entries, "credit": self._credit, "next_block": self._next_block}

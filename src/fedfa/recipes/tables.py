@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import asdict
+from itertools import chain
 from statistics import fmean
 from typing import Any
 
@@ -32,9 +33,11 @@ def table2(lab: Lab, results: Results) -> Section:
 
 
 def _to_target(lab: Lab, results: Results, name: str, title: str, measure: str, unit: str) -> Section:
-    grids, values = [], []
+    grids, values, shown = [], [], []
     for contest, runs in results:
         rows = {row.label: row for row in summarise(runs, contest.target)}
+        begun = {c.title: lab.begun(contest, c) for c in contest.contenders if c.title not in rows}
+        shown.append((contest, [*runs, *chain.from_iterable(begun.values())]))
         theirs = paper()[name].get(contest.name, {})
         ours = {label: getattr(row, f"{measure}_mean") if row.complete else None for label, row in rows.items()}
         best, their_best = _least(ours.values()), _least(theirs.get(c.row) for c in contest.contenders)
@@ -44,11 +47,11 @@ def _to_target(lab: Lab, results: Results, name: str, title: str, measure: str, 
         cells = []
         for contender in contest.contenders:
             row, reported = rows.get(contender.title), theirs.get(contender.row)
-            begun = lab.begun(contest, contender) if row is None else []
+            shorter = begun.get(contender.title)
             cells.append(
                 (
                     contender.title,
-                    more_than(begun, measure) if begun else to_target(runs, row, measure),
+                    more_than(shorter, measure) if shorter else to_target(runs, row, measure),
                     _times(ours.get(contender.title), best),
                     _reported(reported),
                     _times(reported, their_best),
@@ -61,7 +64,7 @@ def _to_target(lab: Lab, results: Results, name: str, title: str, measure: str, 
         steady = (f"Ours, mean of 3 at {percent(near)} (s)",) if measure == "time" else ()
         headers = ("Strategy", f"Ours ({unit})", "× best", f"Paper ({unit})", "× best", *steady, "Seeds")
         headers += ("Best (%)",) if whole else ()
-        grids.append(Grid(f"{contest.title}: {percent(contest.target)}{goal}", headers, cells, describe(contest, runs)))
+        grids.append(Grid(f"{contest.title}: {percent(contest.target)}{goal}", headers, cells, describe(*shown[-1])))
     rounds_are = "A round is M_c updates for FedAvg, K updates for the others (one for FedAsync)."
     times_are = (
         "A run's time is that of the first evaluation at the target, which favours rules whose accuracy jumps; beside "
@@ -71,7 +74,7 @@ def _to_target(lab: Lab, results: Results, name: str, title: str, measure: str, 
     text = [
         f"“{FAILED}”: not every seed reached the target within the budget, or one diverged before its end; "
         f"“{NOT_RUN}”: the runs are not there; “>”: only shorter ones are (same-time). {in_words}",
-        scale_note(lab, results),
+        scale_note(lab, shown),
     ]
     return Section(name, title, text, grids, values={"cells": values})
 

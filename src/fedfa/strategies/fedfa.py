@@ -14,13 +14,15 @@ the same time: from the model eta_g = 1/M_c makes one generation of clients move
 eta_g = 1 is the formula as printed in the paper. From the models that these clients started from instead, eta_g = 1 is
 FedFa-Param, and a longer step is FedFa-Param extrapolated: their mean keeps pulling the versions together.
 
-From the bases the step is as long as the clients agree, unless it is given. Of the squared length of a mean of K
-differences, a part is common to all clients and the rest is chance, which K clients average down but never out:
+From the bases the step is as long as the clients surely agree, unless it is given. Of the squared length of a mean of
+K differences, a part is common to all clients and the rest is chance, which K clients average down but never out:
 
     mean_k |D_k|^2 = common + chance        |mean_k D_k|^2 = common + chance / K
 
-Both sides are measured, as running means over M_c arrivals, and eta_g = 4 common / |mean_k D_k|^2, at least 1 and at
-most 2: twice FedFa-Param's step while half or more is common, and FedFa-Param itself, bit for bit, below a quarter.
+Both lengths are known, so every window tells rho = common / (common + chance), the correlation of two clients'
+differences. Its mean over four generations of clients, less the standard error of that mean, stands for what they
+agree on, and eta_g = 4 common / (common + chance / K), at least 1 and at most 2: twice FedFa-Param's step while half or
+more of the mean difference is common, and FedFa-Param itself, bit for bit, below a quarter.
 """
 
 import math
@@ -40,6 +42,8 @@ LONGEST_FROM_BASES = 2.0
 """Beyond it a step may end farther from a client's optimum than it began (docs/theory.md)."""
 GAIN = 4.0
 """The step from the bases over the share of the mean difference that clients have in common."""
+GENERATIONS = 4
+"""The agreement is averaged over so many times M_c arrivals."""
 
 Anchor = Literal["model", "bases"]
 
@@ -105,30 +109,41 @@ class FedFaParam(SlidingWindow):
 
 @dataclass
 class Agreement:
-    """How much of a mean difference is common to the clients: from the lengths of single ones and of their means."""
+    """How far clients agree, as far as that can be told: a lower bound on the correlation of their differences."""
 
     memory: float
-    """Over so many arrivals lengths are averaged."""
-    one: float = 0.0
-    """Mean squared length of a difference."""
-    mean: float = 0.0
-    """Mean squared length of a window's mean difference."""
+    """Over so many windows it is averaged."""
+    windows: int = 0
     clients: float = 0.0
-    """How many equal ones such a mean comes to."""
+    """How many equal ones a mean difference comes to."""
+    mean: float = 0.0
+    variance: float = 0.0
 
-    def saw_one(self, length: float) -> None:
-        self.one += (length**2 - self.one) / self.memory if self.one else length**2
+    def saw(self, mean_length: float, differences: Window) -> None:
+        """A window, whose entries bring their squared lengths along."""
+        self.clients = differences.weight**2 / math.fsum(entry.weight**2 for entry in differences.entries)
+        if self.clients <= 1.0 or differences.mean_scalar <= 0.0:
+            return
+        correlation = (self.clients * mean_length**2 / differences.mean_scalar - 1.0) / (self.clients - 1.0)
+        self.windows += 1
+        rate = 1.0 / min(self.windows, self.memory)
+        change = min(correlation, 1.0) - self.mean
+        self.mean += rate * change
+        self.variance = (1.0 - rate) * (self.variance + rate * change**2)
 
-    def saw_mean(self, length: float, window: Window) -> None:
-        self.mean += (length**2 - self.mean) / self.memory if self.mean else length**2
-        self.clients = window.weight**2 / math.fsum(entry.weight**2 for entry in window.entries)
+    @property
+    def correlation(self) -> float:
+        """The running mean, less its standard error; nothing can be told from a single window."""
+        if self.windows < 2:
+            return 0.0
+        counted = min(self.windows, 2.0 * self.memory - 1.0) / self.clients  # an update is in so many windows
+        return self.mean - math.sqrt(self.variance / max(counted, 1.0))
 
     @property
     def share(self) -> float:
-        """The common part of the mean's squared length; 0 where a single difference says nothing about it."""
-        if self.clients <= 1.0 or self.mean == 0.0:
-            return 0.0
-        return (self.clients - self.one / self.mean) / (self.clients - 1.0)
+        """The common part of a mean difference's squared length."""
+        common = max(self.correlation, 0.0)
+        return common / (common + (1.0 - common) / self.clients) if common else 0.0
 
     def state_dict(self) -> dict[str, float]:
         return dict(vars(self))
@@ -171,7 +186,7 @@ class FedFaDelta(SlidingWindow):
         super().reset()
         anchored = self.anchor == "bases"
         self.bases = Window(self.model, self.num_trainable, self.window, self.one_slot_per_client) if anchored else None
-        self.agreement = Agreement(self.concurrency)
+        self.agreement = Agreement(GENERATIONS * self.concurrency)
 
     @property
     def step_size(self) -> float | None:
@@ -191,8 +206,7 @@ class FedFaDelta(SlidingWindow):
     def aggregate(self, update: Update, in_flight: Mapping[int, Flight]) -> Vector | None:
         if self.bases is not None:
             n_k = example_weight(update, self.weighting)
-            self.bases.add(Entry(update.base, n_k, n_k, 0.0, update.client))
-            self.agreement.saw_one(self.norm)
+            self.bases.add(Entry(update.base, n_k, n_k, self.norm**2, update.client))
         return super().aggregate(update, in_flight)
 
     def entry(self, update: Update, n_k: float) -> Entry:
@@ -205,7 +219,7 @@ class FedFaDelta(SlidingWindow):
         if self.bases is None:
             return self.results.step_from(self.model, self.step() / self.results.weight)
         models, bases, parameters = self.results.mean(), self.bases.mean(), slice(0, self.num_trainable)
-        self.agreement.saw_mean(distance(models[parameters], bases[parameters]), self.results)
+        self.agreement.saw(distance(models[parameters], bases[parameters]), self.bases)
         step = self.step()
         return models if step == 1.0 else with_tail(blend(models, bases, 1.0 - step), models, self.num_trainable)
 
@@ -231,10 +245,10 @@ class FedFaNova(FedFaDelta):
 
     def entry(self, update: Update, n_k: float) -> Entry:
         entry = super().entry(update, n_k)
-        entry.steps = update.num_steps
+        entry.scalar = update.num_steps
         entry.head_weight /= update.num_steps
         return entry
 
     def next_model(self) -> Vector:
-        mean_steps = self.results.weighted_steps / self.results.weight
+        mean_steps = self.results.mean_scalar
         return self.results.step_from(self.model, self.step() * mean_steps / self.results.weight)

@@ -35,10 +35,10 @@ class FedNova(FedAvg):
 
     def aggregate(self, update: Update, in_flight: Mapping[int, Flight]) -> Vector | None:
         n_k, a_k = example_weight(update, self.weighting), update.num_steps
-        self.total.add(Entry(self.delta(update), weight=n_k, head_weight=n_k / a_k, steps=a_k))
+        self.total.add(Entry(self.delta(update), weight=n_k, head_weight=n_k / a_k, scalar=a_k))
         if self.total.count < self.concurrency:
             return None
-        mean_steps = self.total.weighted_steps / self.total.weight
+        mean_steps = self.total.mean_scalar
         model = self.total.step_from(self.model, self.server_lr * mean_steps / self.total.weight)
         self.total.clear()
         return model
