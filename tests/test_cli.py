@@ -35,6 +35,8 @@ def test_help_is_quick_and_imports_no_torch(tmp_path: Path) -> None:
     assert done.stdout.strip().endswith("False")
     for command in ("run", "compare", "report", "watch", "replay", "theory", "bench", "strategies", "init"):
         assert "--help" in call(command, "--help", cwd=tmp_path).stdout
+    assert "..." not in call("--help", cwd=tmp_path).stdout.partition("Commands:")[2]
+    assert call("--version", cwd=tmp_path).stdout == f"fedfa {fedfa.__version__}\n"
 
 
 def test_run_report_and_json(tmp_path: Path) -> None:

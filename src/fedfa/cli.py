@@ -13,14 +13,11 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from fedfa.errors import ConfigError, FedfaError
-
-if TYPE_CHECKING:
-    pass
 
 app = typer.Typer(
     name="fedfa",
@@ -30,6 +27,24 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from fedfa import __version__
+
+        print(f"fedfa {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _main(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    """Options of the command itself."""
+
 
 deploy = typer.Typer(help="Train on real sites with Flower.", no_args_is_help=True, rich_markup_mode=None)
 app.add_typer(deploy, name="deploy")
@@ -76,7 +91,7 @@ def run(
         print(json.dumps(done.summary(target) | {"folder": str(folder)}))
 
 
-@app.command()
+@app.command(short_help="Run several strategies under the same conditions.")
 def compare(
     file: File = None,
     strategies: Annotated[str | None, typer.Option(help="Comma-separated; NAME or NAME:KEY=VALUE:...")] = None,
@@ -165,7 +180,7 @@ def report(
         print(json.dumps({"target": goal, "strategies": [asdict(row) for row in rows], "report": str(page)}))
 
 
-@app.command()
+@app.command(short_help="Show a run while it goes, on a page.")
 def watch(
     folder: Annotated[Path, typer.Argument(metavar="RUN", help="A run's folder, or one that holds several runs.")],
     port: Annotated[int, typer.Option(help="Port of the page; by default any free one.", show_default=False)] = 0,
@@ -193,7 +208,7 @@ def watch(
         pass
 
 
-@app.command()
+@app.command(short_help="Aggregate a deployment anew from its journal.")
 def replay(
     folder: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a deployment that kept its updates.")],
     verify: Annotated[
@@ -229,7 +244,7 @@ def replay(
         )  # fmt: skip
 
 
-@app.command()
+@app.command(short_help="Make a table or figure of the FedFa paper.")
 def paper(
     name: Annotated[str | None, typer.Argument(help="table1 ... table5, figure1 ... figure6, weather, or all.")] = None,
     task: Annotated[
@@ -322,7 +337,7 @@ def paper(
         print(json.dumps({"scale": scale, "page": str(page), "runs": there, "wanted": wanted} | values))
 
 
-@app.command()
+@app.command(short_help="Measure the paper's convergence bound on a run.")
 def theory(
     folder: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of one finished run.")],
     models: Annotated[int, typer.Option(help="At how many of the run's models to measure, evenly spaced.")] = 12,
@@ -357,7 +372,7 @@ def theory(
         print(json.dumps(found.summary() | {"folder": str(folder)}))
 
 
-@app.command()
+@app.command(short_help="Measure ours against baselines, with ratios.")
 def bench(
     names: Annotated[list[str] | None, typer.Argument(metavar="[NAME]...", help="Measurements to make.")] = None,
     listed: Annotated[bool, typer.Option("--list", help="List the measurements.")] = False,
