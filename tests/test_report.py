@@ -1,6 +1,7 @@
 """The report: numbers against hand-made schedules, files on disk, and the page in a real browser."""
 
 import json
+import math
 import shutil
 from collections.abc import Sequence
 from dataclasses import asdict, replace
@@ -52,7 +53,7 @@ def make_run(
     window of two publishes from the second arrival on. The first ``refused`` arrivals of a run are not taken.
     """
     pace, recorder = (1 + seed) / 2, Recorder()
-    recorder.evaluations.append((0, 0.0, 0, 0.1, 2.3))
+    recorder.evaluations.append((0, 0.0, 0, 0.1, 2.3, math.nan))
     due = [[FAST, 0, 0, 0.0, 0], [SLOW, 1, 1, 0.0, 0]]  # arrival, client, dispatch, dispatched, base version
     waiting: list[list[float]] = []
     accepted = version = 0
@@ -74,7 +75,7 @@ def make_run(
             due += [[now + (FAST, SLOW)[int(f[1])], f[1], f[2] + 2, now, version] for f in waiting]
             waiting.clear()
         if taken and accepted % 2 == 0:
-            recorder.evaluations.append((accepted, pace * now, version, accuracies[accepted // 2 - 1], 1.0))
+            recorder.evaluations.append((accepted, pace * now, version, accuracies[accepted // 2 - 1], 1.0, math.nan))
     manifest = {
         "label": label,
         "strategy": {"name": label, "concurrency": 2},

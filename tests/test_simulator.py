@@ -473,3 +473,22 @@ def test_a_checkpoint_of_another_version_is_refused(tmp_path: Path, monkeypatch:
     monkeypatch.setattr(checkpoint, "FORMAT", checkpoint.FORMAT + 1)
     with pytest.raises(RecordError, match="was written by another version of fedfa"):
         checkpoint.read_tree(path)
+
+
+def test_the_record_tells_the_steps_that_were_taken() -> None:
+    """Where a rule chooses one: none before its first, then between 1 and 2; fixed ones as they are."""
+    steps = {
+        name: fedfa.simulate(strategy, stop={"updates": 60}).evaluations["step"].to_numpy()
+        for name, strategy in {
+            "param": fedfa.FedFaParam(),
+            "by agreement": fedfa.FedFaDelta(),
+            "fixed": fedfa.FedFaDelta(server_lr=0.2),
+            "nova": fedfa.FedFaNova(server_lr=0.3),
+        }.items()
+    }
+    assert np.isnan(steps["param"]).all()
+    assert all(np.isnan(steps[name][0]) for name in steps)
+    assert steps["by agreement"][1:].min() >= 1.0
+    assert 1.0 < steps["by agreement"][1:].max() <= 2.0
+    assert set(steps["fixed"][1:]) == {0.2}
+    assert set(steps["nova"][1:]) == {0.3}

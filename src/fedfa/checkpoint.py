@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from fedfa.deployment import Deployment
     from fedfa.engine import Simulation
 
-FORMAT = 2
+FORMAT = 3
 """Raised whenever what a checkpoint holds changes."""
 _COMMON = ("now", "accepted", "fruitless", "dispatches", "unfilled", "sound_at")
 

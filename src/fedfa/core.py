@@ -100,6 +100,8 @@ class Strategy(ABC):
     """Accepted updates whose slots have not been refilled yet."""
     norm: float = field(init=False, repr=False, default=0.0)
     """Length of the difference of the update that ``aggregate`` is given."""
+    step_taken: float | None = field(init=False, repr=False, default=None)
+    """The server's last step eta_g, for the record, where ``aggregate`` chooses one."""
 
     def __post_init__(self) -> None:
         self._check_types()
@@ -157,7 +159,7 @@ class Strategy(ABC):
 
     def begin(self, model: Vector, num_trainable: int | None = None) -> Orders:
         """Start from this model, whose first ``num_trainable`` entries are parameters (the rest: buffers)."""
-        self.version, self.model, self.owed = 0, model, 0
+        self.version, self.model, self.owed, self.step_taken = 0, model, 0, None
         self._immediate = self.refill_policy == "immediate"
         self.num_trainable = model.shape[0] if num_trainable is None else num_trainable
         require(len(model.shape) == 1, f"model: must be one flat vector, has shape {tuple(model.shape)}")

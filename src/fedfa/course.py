@@ -51,7 +51,10 @@ class Course:
             self.sound_at = self.accepted
         elif (lasted := self.accepted - self.sound_at) >= longest:
             self.hopeless = f"diverged: accuracy below {sound:g} for {lasted} updates"
-        self.record.evaluations.append((self.accepted, seconds, version, accuracy, loss))
+        step = self.strategy.step_taken
+        self.record.evaluations.append(
+            (self.accepted, seconds, version, accuracy, loss, math.nan if step is None else step)
+        )
 
     def not_taken(self, outcome: str) -> None:
         """One more arrival that was not accepted."""

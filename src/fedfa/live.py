@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 import numpy as np
 
 from fedfa.core import Strategy
-from fedfa.record import ACCEPTED, UPDATE_COLUMNS, Recorder, Run
+from fedfa.record import ACCEPTED, EVALUATION_COLUMNS, UPDATE_COLUMNS, Recorder, Run
 
 if TYPE_CHECKING:
     from fedfa.engine import Stop
@@ -38,6 +38,9 @@ MOST_BINS = 64
 
 _COLUMN = {name: number for number, name in enumerate(UPDATE_COLUMNS)}
 _SHOWN = [_COLUMN[name] for name in ("dispatch", "client", "dispatched_seconds", "seconds", "outcome", "staleness")]
+
+_SCORES = list(EVALUATION_COLUMNS).index("loss") + 1
+"""Of an evaluation, so many columns are shown."""
 
 
 class Underway(Protocol):
@@ -204,7 +207,7 @@ class Tally:
         self._best = -math.inf
 
     def add_evaluations(self, evaluations: np.ndarray) -> None:
-        for number, row in enumerate(evaluations.tolist(), self.evaluated):
+        for number, row in enumerate(evaluations[:, :_SCORES].tolist(), self.evaluated):
             if number % self._thinning == 0:
                 self._curve.append(row)
             if len(self._curve) > MOST_EVALUATIONS:

@@ -64,6 +64,7 @@ EVALUATION_COLUMNS: dict[str, Any] = {
     "version": np.int64,
     "accuracy": np.float64,
     "loss": np.float64,
+    "step": np.float64,  # the strategy's own at that time
 }
 
 

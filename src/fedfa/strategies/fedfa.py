@@ -194,7 +194,7 @@ class FedFaDelta(SlidingWindow):
         return 1.0 / self.concurrency if (self.anchor, self.server_lr) == ("model", None) else self.server_lr
 
     def step(self) -> float:
-        """eta_g now."""
+        """eta_g for the window as it is."""
         if self.step_size is not None:
             return self.step_size
         return min(max(GAIN * self.agreement.share, 1.0), LONGEST_FROM_BASES)
@@ -217,10 +217,11 @@ class FedFaDelta(SlidingWindow):
 
     def next_model(self) -> Vector:
         if self.bases is None:
-            return self.results.step_from(self.model, self.step() / self.results.weight)
+            self.step_taken = self.step()
+            return self.results.step_from(self.model, self.step_taken / self.results.weight)
         models, bases, parameters = self.results.mean(), self.bases.mean(), slice(0, self.num_trainable)
         self.agreement.saw(distance(models[parameters], bases[parameters]), self.bases)
-        step = self.step()
+        self.step_taken = step = self.step()
         return models if step == 1.0 else with_tail(blend(models, bases, 1.0 - step), models, self.num_trainable)
 
 
@@ -251,4 +252,5 @@ class FedFaNova(FedFaDelta):
 
     def next_model(self) -> Vector:
         mean_steps = self.results.mean_scalar
-        return self.results.step_from(self.model, self.step() * mean_steps / self.results.weight)
+        self.step_taken = self.step()
+        return self.results.step_from(self.model, self.step_taken * mean_steps / self.results.weight)
