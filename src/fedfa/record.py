@@ -39,6 +39,8 @@ if TYPE_CHECKING:
     from fedfa.engine import Stop
 
 ACCEPTED = "accepted"
+STEADY_OVER = 3
+"""An accuracy is steady where the mean of so many evaluations shows it."""
 GIVEN_UP = ("diverged", "hopeless")
 """How the end of a run begins that made no sense to go on with."""
 
@@ -186,7 +188,7 @@ class Run:
         first = self._first_at(accuracy)
         return None if first is None else first["seconds"]
 
-    def steady_time_to(self, accuracy: float, over: int = 3) -> float | None:
+    def steady_time_to(self, accuracy: float, over: int = STEADY_OVER) -> float | None:
         """Virtual seconds until the mean of so many evaluations in a row first showed this accuracy.
 
         A single evaluation may be lucky, and luck favours rules whose accuracy jumps up and down.

@@ -13,7 +13,7 @@ from fedfa.recipes.contests import SAME_WORK
 from fedfa.recipes.lab import Contest, Lab, Results, Section, describe, paper
 from fedfa.recipes.paces import ON_THE_WAY, steps_and_speeds
 from fedfa.recipes.tables import NEARLY, NOT_RUN, best_cell, scale_note, seeds_cell, steady_cell, value_of
-from fedfa.record import Run
+from fedfa.record import STEADY_OVER, Run
 from fedfa.report.figures import accuracy_figure, label_figure, timeline_figure
 from fedfa.report.grid import Grid
 from fedfa.report.shapes import PALETTE, Figure, Line, number, numbers
@@ -96,7 +96,7 @@ def figure2(lab: Lab, results: Results) -> Section:
 def figure3(lab: Lab, results: Results) -> Section:
     section = _accuracy(results, "figure3", "Figure 3: accuracy over time", "seconds")
     there = [(contest, runs) for contest, runs in results if runs]
-    near = [near_target(contest, figure) for (contest, _), figure in zip(there, section.figures, strict=True)]
+    near = [near_target(contest, runs) for contest, runs in there]
     both = [figure for pair in zip(section.figures, near, strict=True) for figure in pair]
     grids = [grid for contest, runs in there for grid in (on_the_way(contest, runs), steps_and_speeds(contest, runs))]
     return replace(section, grids=grids, figures=both)
@@ -150,7 +150,7 @@ def same_time(lab: Lab, results: Results) -> Section:
     figures = []
     for contest, runs in results:
         if runs:
-            figure = curves(contest, [running_level(run) for run in runs], "")
+            figure = curves(contest, [running_mean(run, LEVEL_OVER) for run in runs], "")
             caption = figure.caption.replace("Last evaluated", f"Mean of the last {LEVEL_OVER} evaluated")
             figures.append(replace(figure, name=contest.name, caption=caption))
     text = [
@@ -161,17 +161,18 @@ def same_time(lab: Lab, results: Results) -> Section:
     return Section("same-time", "The hard split in the same time", text, grids, figures, {"cells": values})
 
 
-def running_level(run: Run) -> Run:
-    smooth = pl.col("accuracy").rolling_mean(LEVEL_OVER, min_samples=1)
+def running_mean(run: Run, over: int) -> Run:
+    smooth = pl.col("accuracy").rolling_mean(over, min_samples=1)
     return replace(run, evaluations=run.evaluations.with_columns(smooth))
 
 
-def near_target(contest: Contest, figure: Figure) -> Figure:
-    """The part of the curves where they differ the least."""
+def near_target(contest: Contest, runs: Sequence[Run]) -> Figure:
+    """The part of the curves where they differ the least, without the jumps of single evaluations."""
     low, high = 100 * (contest.target - 0.15), 100 * (contest.target + 0.02)
+    figure = curves(contest, [running_mean(run, STEADY_OVER) for run in runs], "figure3")
     return replace(
         figure, name=f"{figure.name}-near", title=f"{figure.title}, near the target", y_range=(low, high),
-        caption=f"The same, from {low:.0f} to {high:.0f} %.", height=520,
+        caption=f"The mean of {STEADY_OVER} evaluations in a row, from {low:.0f} to {high:.0f} %.", height=520,
     )  # fmt: skip
 
 
