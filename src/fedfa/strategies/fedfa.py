@@ -117,6 +117,7 @@ class Agreement:
     clients: float = 0.0
     """How many equal ones a mean difference comes to."""
     mean: float = 0.0
+    """Of the correlation."""
     variance: float = 0.0
 
     def saw(self, mean_length: float, differences: Window) -> None:
