@@ -11,7 +11,7 @@ import os
 from collections import deque
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cache
 from typing import Any
 from weakref import finalize
@@ -316,16 +316,8 @@ class Window(Sum):
         self._scalars = math.fsum(entry.weight * entry.scalar for entry in self.entries)
 
     def state_dict(self) -> dict[str, Any]:
-        entries = [
-            {
-                "vector": e.vector,
-                "weight": e.weight,
-                "head_weight": e.head_weight,
-                "scalar": e.scalar,
-                "client": e.client,
-            }
-            for e in self.entries
-        ]
+        names = [f.name for f in fields(Entry)]
+        entries = [{name: getattr(entry, name) for name in names} for entry in self.entries]
         return super().state_dict() | {"entries": entries, "credit": self._credit, "next_block": self._next_block}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
