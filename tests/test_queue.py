@@ -330,6 +330,19 @@ def test_a_longer_run_serves_a_shorter_one(tmp_path: Path) -> None:
     assert sum(point in here.shelf for point in here.plan([deeper])) == 1  # its own folder's, refused when taken
 
 
+def test_a_run_that_went_on_past_the_target_is_shown_to_its_end(tmp_path: Path) -> None:
+    """Wherever it lies, so that a recipe alone shows what it shows among all the others."""
+    here = lab(tmp_path, "full", ("stop.seconds=40", "engine.evaluate_every=5"))
+    there = contest("there", ("FedFa-Param", "fedfa-param:window=5"))
+    ((_, (whole,)),) = here.carry_out([there], jobs=1)
+    low = replace(there.experiment, compare=replace(there.experiment.compare, target=0.2))
+    asked = replace(there, name="asked", experiment=low, ends_at_target=True)
+    ((_, (shown,)),) = here.carry_out([asked])
+    assert shown.folder == whole.folder
+    assert shown.time_to(0.2) < shown.evaluations["seconds"].max() == whole.evaluations["seconds"].max()
+    assert not (tmp_path / "asked").exists()
+
+
 def test_what_a_shorter_run_says_of_a_target_it_did_not_reach(tmp_path: Path) -> None:
     """Table 1 shows how long it was not there; once a run to the target or the budget is there, that one counts."""
     here = lab(tmp_path, "full")

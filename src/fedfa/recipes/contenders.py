@@ -70,11 +70,12 @@ def leading(window: int, concurrency: int, *rows: str) -> tuple[Contender, ...]:
 
 
 def extended(window: int) -> tuple[Contender, ...]:
-    """FedNova and FedProx, each without FedFa and with it."""
+    """FedNova and FedProx, each without FedFa and with it; FedProx with both of its anchors."""
     k = window
     return (
         Contender("fednova", "FedNova", "fednova"),
         Contender(f"fedfa-nova:window={k}", "FedNova with FedFa", "fedfa-nova"),
         Contender("fedprox", "FedProx", "fedprox"),
-        Contender(f"fedfa-prox:window={k}:anchor=model", "FedProx with FedFa", "fedfa-prox"),
+        Contender(f"fedfa-prox:window={k}:anchor=bases", "FedProx with FedFa by agreement", "fedfa-prox"),
+        Contender(f"fedfa-prox:window={k}:anchor=model", "FedProx with FedFa 1/M_c", "fedfa-prox"),
     )

@@ -19,7 +19,7 @@ from fedfa.errors import ConfigError, require
 from fedfa.experiment import Experiment, from_table
 from fedfa.recipes.agenda import rank
 from fedfa.recipes.contenders import Contender
-from fedfa.recipes.shelf import Shelf, is_finished, recorded, settings
+from fedfa.recipes.shelf import Shelf, recorded, settings
 from fedfa.recipes.workloads import EMBEDDED, THE_PAPERS, Scale, Split, Workload
 from fedfa.record import Run, atomic, read_run
 from fedfa.report.grid import Grid
@@ -252,7 +252,7 @@ class Lab:
         for contest in contests:
             whole_runs = self._points(replace(contest, ends_at_target=False))
             for point, whole in zip(self._points(contest), whole_runs, strict=True):
-                if is_finished(whole.folder):
+                if whole in self.shelf:
                     point = replace(whole, rank=point.rank)
                 known = plan.setdefault(point.folder, point)
                 plan[point.folder] = min(known, point, key=lambda point: point.rank)

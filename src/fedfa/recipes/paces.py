@@ -1,8 +1,9 @@
 """How much of a strategy's speed is the step that it really takes."""
 
+import math
 from collections.abc import Sequence
 from functools import cache
-from statistics import geometric_mean
+from statistics import fmean, geometric_mean
 from typing import Any
 
 from fedfa.comparison import strategy_settings
@@ -16,6 +17,7 @@ from fedfa.weather import Weather
 
 ON_THE_WAY = (0.2, 0.1, 0.05)
 """How far below the target speeds are measured."""
+CHOSEN = "eta_g chosen"
 
 
 def steps_and_speeds(contest: Contest, runs: Sequence[Run]) -> Grid:
@@ -30,18 +32,21 @@ def steps_and_speeds(contest: Contest, runs: Sequence[Run]) -> Grid:
         (
             title,
             f"{found.step:.2f}",
+            _chosen(runs, title) if _chooses(settings[title]) else "–",
             f"{found.updates_per_second:.2f}",
             f"{found.speed / paces[param].speed:.2f}",
             *(_measured(runs, title, param, goal) for goal in goals),
         )
         for title, found in paces.items()
     ]
-    headers = ("Strategy", "Step", "Updates/s", "Speed to expect", *(f"to {percent(goal)}" for goal in goals))
+    headers = ("Strategy", "Step", CHOSEN, "Updates/s", "Speed to expect", *(f"to {percent(goal)}" for goal in goals))
     caption = (
         "Step: how far a strategy moves the model while M_c updates come in, if every client moves it by one wherever "
-        "it starts; FedAvg moves it by one (fedfa.pace). Times the updates per virtual second, it is the speed to "
-        "expect as long as clients agree on the way. Beside it the measured one, when the mean of three evaluations in "
-        "a row was there. Speeds are multiples of FedFa-Param's; geometric means over seeds."
+        "it starts; FedAvg moves it by one (fedfa.pace). A rule that chooses its eta_g takes the longest there; beside "
+        "it what it chose, in the mean of the first and of the last quarter of its evaluations. The step times the "
+        "updates per virtual second is the speed to expect as long as clients agree on the way; then the measured one, "
+        "when the mean of three evaluations in a row was there. Speeds are multiples of FedFa-Param's; geometric means "
+        "over seeds."
     )
     return Grid(f"{contest.title}: steps and speeds", headers, cells, caption)
 
@@ -50,6 +55,21 @@ def steps_and_speeds(contest: Contest, runs: Sequence[Run]) -> Grid:
 def _pace(settings: tuple[tuple[str, Any], ...], weather: Weather, clients: int) -> Pace:
     """Workloads that differ in nothing but what is learnt share their paces."""
     return pace(make_strategy(dict(settings), "strategy"), weather, clients=clients)
+
+
+def _chooses(settings: dict[str, Any]) -> bool:
+    """Whether a strategy's step depends on what comes in."""
+    return getattr(make_strategy(settings, "strategy"), "step_size", 0.0) is None
+
+
+def _chosen(runs: Sequence[Run], title: str) -> str:
+    """The mean step in the first and the last quarter of the evaluations, over all seeds."""
+    recorded = [run.evaluations["step"].drop_nans() for run in runs if run.label == title]
+    quarters = [(steps.head(most), steps.tail(most)) for steps in recorded if (most := math.ceil(len(steps) / 4))]
+    if not quarters:
+        return "–"
+    first, last = (fmean(value for part in parts for value in part) for parts in zip(*quarters, strict=True))
+    return f"{first:.2f} → {last:.2f}"
 
 
 def _measured(runs: Sequence[Run], title: str, param: str, accuracy: float) -> str:

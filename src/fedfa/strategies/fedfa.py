@@ -219,11 +219,16 @@ class FedFaDelta(SlidingWindow):
     def next_model(self) -> Vector:
         if self.bases is None:
             self.step_taken = self.step()
-            return self.results.step_from(self.model, self.step_taken / self.results.weight)
+            return self.results.step_from(self.model, self.step_taken * self.scale / self.results.weight)
         models, bases, parameters = self.results.mean(), self.bases.mean(), slice(0, self.num_trainable)
         self.agreement.saw(distance(models[parameters], bases[parameters]), self.bases)
         self.step_taken = step = self.step()
         return models if step == 1.0 else with_tail(blend(models, bases, 1.0 - step), models, self.num_trainable)
+
+    @property
+    def scale(self) -> float:
+        """Times the mean of the window's entries it is a mean difference."""
+        return 1.0
 
 
 @dataclass(kw_only=True, eq=False)
@@ -251,7 +256,6 @@ class FedFaNova(FedFaDelta):
         entry.head_weight /= update.num_steps
         return entry
 
-    def next_model(self) -> Vector:
-        mean_steps = self.results.mean_scalar
-        self.step_taken = self.step()
-        return self.results.step_from(self.model, self.step_taken * mean_steps / self.results.weight)
+    @property
+    def scale(self) -> float:
+        return self.results.mean_scalar
