@@ -36,6 +36,10 @@ def test_help_is_quick_and_imports_no_torch(tmp_path: Path) -> None:
     for command in ("run", "compare", "report", "watch", "replay", "theory", "bench", "strategies", "init"):
         assert "--help" in call(command, "--help", cwd=tmp_path).stdout
     assert "..." not in call("--help", cwd=tmp_path).stdout.partition("Commands:")[2]
+    assert (
+        "FOLDER  A run's folder, or one that holds several runs.  [required]"
+        in call("report", "--help", cwd=tmp_path).stdout
+    )
     assert call("--version", cwd=tmp_path).stdout == f"fedfa {fedfa.__version__}\n"
 
 
@@ -131,6 +135,13 @@ def test_strategies_lists_all_with_paper_and_parameters(tmp_path: Path) -> None:
         (["compare", "--jobs", "0"], "--jobs 0: must be at least 1"),
         (["compare", "--target", "7"], "--target 7.0: must be above 0 and at most 1"),
         (["compare", "--strategies", "fedavg,fedbuf"], "did you mean 'fedbuff'?"),
+        (["compare", "--strategies", ""], "strategies = '': must be one of"),
+        (["compare", "--strategies", "fedbuff:buffer"], "'buffer' must look like KEY=VALUE"),
+        (
+            ["compare", "--set", "strategy.buffer=3"],
+            "For one strategy of several, give it there: --strategies NAME:KEY",
+        ),
+        (["run", "--set", "strategy.name=mine.py"], "a class of your own is named file.py:Class"),
     ],
 )
 def test_wrong_input_is_one_line_exit_2_and_nothing_written(words: list[str], message: str, tmp_path: Path) -> None:
@@ -143,7 +154,49 @@ def test_wrong_input_is_one_line_exit_2_and_nothing_written(words: list[str], me
 def test_report_of_nothing_is_one_line(tmp_path: Path) -> None:
     assert "no such folder" in call("report", "nowhere", cwd=tmp_path, ok=2).stderr
     (tmp_path / "empty").mkdir()
-    assert "holds no finished run" in call("report", "empty", cwd=tmp_path, ok=1).stderr
+    assert "empty: holds no run; give a folder" in call("report", "empty", cwd=tmp_path, ok=1).stderr
+    (tmp_path / "empty" / "checkpoint.npz").touch()
+    assert "go on with the command that began it, and --resume" in call("report", "empty", cwd=tmp_path, ok=1).stderr
+    (tmp_path / "empty" / "manifest.json").write_text("{}")
+    told = call("report", "empty", cwd=tmp_path, ok=1).stderr
+    assert told.startswith("fedfa: empty: cannot be read (its manifest.json is not that of a run)")
+
+
+def test_a_place_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    for words in (["run"], ["compare", "--strategies", "fedavg", "--seeds", "0"]):
+        told = call(*words, *QUICK, "--out", "file/x", cwd=tmp_path, ok=1).stderr
+        assert told.startswith("fedfa: file")
+        assert told.endswith("Not a directory; choose another place, or make room there\n")
+        assert told.count("\n") == 1
+
+
+def test_resume_finds_the_run_that_was_not_finished(tmp_path: Path) -> None:
+    words = [*QUICK, "--set", "stop.updates=20"]
+    call("run", *words, "--set", "seed=1", cwd=tmp_path)
+    begun, finished = tmp_path / "runs" / "digits", tmp_path / "runs" / "digits-2"
+    call("run", *words, cwd=tmp_path)
+    for name in ("report.html", "manifest.json"):
+        (begun / name).unlink()
+    call("run", *words, "--set", "seed=1", "--resume", cwd=tmp_path)
+    assert json.loads((begun / "manifest.json").read_text())["seed"] == 1
+    assert json.loads((finished / "manifest.json").read_text())["seed"] == 0
+
+
+def test_deploy_try_checks_the_run_config_before_any_daemon_starts(tmp_path: Path) -> None:
+    pytest.importorskip("flwr")
+    call("deploy", "init", "app", "--task", "digits", cwd=tmp_path)
+    for setting, message in [
+        ("strateg=fedavg", "--set strateg: unknown key of the app's run config; did you mean 'strategy'?"),
+        ("keep_updates=true", "did you mean 'keep-updates'?"),
+        ("strategy=fedav", "did you mean 'fedavg'?"),
+        ("strategy=port-urgent", "use port-non-urgent, which waits for them"),
+        ("evaluate-every=often", "must be a whole number"),
+    ]:
+        done = call("deploy", "try", "app", "--set", setting, cwd=tmp_path, ok=2)
+        assert message in done.stderr
+        assert done.stderr.count("\n") == 1
+        assert done.stdout == ""
 
 
 LONG = ["run", *QUICK, "--set", "engine.checkpoint_seconds=0.2", "--json"]

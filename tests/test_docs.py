@@ -25,7 +25,7 @@ def test_examples_run(code: str, tmp_path: Path, capsys: pytest.CaptureFixture[s
     before = Path.cwd()
     os.chdir(tmp_path)
     try:
-        exec(compile(code, "example", "exec"), {"__name__": "example"})
+        exec(compile(code, "example", "exec"), {"__name__": "__main__"})
     finally:
         os.chdir(before)
     assert capsys.readouterr().out

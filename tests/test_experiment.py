@@ -104,6 +104,21 @@ def test_wrong_settings_are_named_in_one_line(overrides: list[str], message: str
     assert "\n" not in str(caught.value)
 
 
+def test_another_strategy_or_kind_takes_the_place_of_the_files_own(tmp_path: Path) -> None:
+    """What only the former has goes with it; what the new one has as well stays, and misspelt keys are still told."""
+    file = tmp_path / "own.toml"
+    file.write_text(
+        '[strategy]\nname = "fedfa-param"\nwindow = 7\nconcurrency = 8\n[weather.speed]\nkind = "exponential"\n'
+    )
+    changed = load_experiment(file, ["strategy.buffer=3", "strategy.name=fedbuff", "weather.speed.kind=pareto"])
+    assert changed.strategy == {"name": "fedbuff", "concurrency": 8, "buffer": 3}
+    assert changed.as_table()["weather"]["speed"]["kind"] == "pareto"
+    assert load_experiment(file, ["strategy.name=fedfa-delta"]).strategy["window"] == 7
+    file.write_text('[strategy]\nname = "fedfa-param"\nwindw = 7\n')
+    with pytest.raises(fedfa.ConfigError, match=r"strategy\.windw = 7: unknown key"):
+        load_experiment(file, ["strategy.name=fedbuff"])
+
+
 def test_wrong_files_are_named(tmp_path: Path) -> None:
     broken = tmp_path / "broken.toml"
     broken.write_text("[data\n")
@@ -158,6 +173,8 @@ def test_a_task_and_a_strategy_of_ones_own_by_file(tmp_path: Path) -> None:
     both = points(experiment, [f"{file}:Newest:share=0.25", "fedavg"], [0], tmp_path / "both")
     assert [point.experiment.make_strategy().concurrency for point in both] == [3, 3]
     assert both[0].experiment.strategy["share"] == 0.25
+    with pytest.raises(fedfa.ConfigError, match="has no Newst; did you mean 'Newest'"):
+        from_table({"strategy": {"name": f"{file}:Newst"}})
     with pytest.raises(fedfa.ConfigError, match="has no Oldest"):
         from_table({"strategy": {"name": f"{file}:Oldest"}})
 
@@ -175,6 +192,7 @@ def test_comparisons_are_checked_before_anything_runs(tmp_path: Path) -> None:
         (["fedavg"], [0, 0], "one is given twice"),
         (["fedavgg"], [0], "did you mean 'fedavg'?"),
         (["fedbuff:bufer=2"], [0], "unknown key; did you mean 'buffer'?"),
+        (["fedbuff:buffer=2:refill"], [0], "'refill' must look like KEY=VALUE"),
         (["fedfa-param:concurrency=60"], [0], "concurrency = 60: more than the 50 clients there are"),
     ]:
         with pytest.raises(fedfa.ConfigError) as caught:

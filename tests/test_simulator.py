@@ -1,8 +1,9 @@
 """The virtual clock: order of events, refill, recall, failures, stops, determinism, resume."""
 
 import math
+from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -338,7 +339,17 @@ def test_resuming_with_other_settings_is_refused(task: fedfa.Task, tmp_path: Pat
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda task: simulate("fedfa", task), "strategy = 'fedfa': must be one of fedavg"),
+        (lambda task: simulate("fedfa", task), "strategy = 'fedfa': did you mean 'fedfa-"),
+        (lambda task: simulate("fedbuff:bufer=3", task), "strategy.bufer = 3: unknown key; did you mean 'buffer'?"),
+        (
+            lambda task: simulate(fedfa.FedFaParam, task),
+            "must be a fedfa.Strategy or its name, is the class FedFaParam",
+        ),
+        (lambda task: simulate("fedavg", task, seed=-1), "seed = -1: must be 0, 1, 2, ..."),
+        (
+            lambda task: fedfa.Task(model=torch.nn.Linear(2, 2), clients=[], test=None),
+            "model: must be a function that makes a new one",
+        ),
         (lambda task: simulate("fedavg", task, "sunny"), "weather = 'sunny': must be one of paper"),
         (lambda task: simulate(fedfa.FedAvg(concurrency=13), task), "concurrency = 13: more than the 12 clients"),
         (
@@ -412,7 +423,7 @@ def in_place(strategy: Strategy, update: Update) -> Any:
 
 
 def test_a_strategy_that_returns_nonsense_is_named(task: fedfa.Task) -> None:
-    for change in (lambda s, u: s.model[:-1], in_place):
+    for change in (lambda s, u: s.model[:-1], in_place, lambda s, u: s.model.tolist()):
         with pytest.raises(fedfa.EngineError, match=r"Own\.aggregate must return a new model of shape"):
             quick(returning(change), task)
     wide = quick(returning(lambda s, u: s.model + np.float64(0.1) * s.delta(u).astype(np.float64)), task)
@@ -428,6 +439,53 @@ def test_state_that_a_checkpoint_would_lose_is_refused() -> None:
 
     with pytest.raises(fedfa.ConfigError, match=r"Forgetful\.seen: declare it with field\(init=False\)"):
         Forgetful().begin(np.zeros(2, np.float32))
+
+    @dataclass(kw_only=True, eq=False)
+    class Queueing(Mine):
+        last: Any = field(init=False)
+
+        def reset(self) -> None:
+            self.last = {"of": [deque([1.0])]}
+
+    with pytest.raises(fedfa.ConfigError, match=r"Queueing\.last: a checkpoint cannot hold a deque; use numbers"):
+        Queueing().begin(np.zeros(2, np.float32))
+
+
+def test_plain_state_of_every_kind_is_kept(task: fedfa.Task, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ticks = iter(range(10**9))
+    monkeypatch.setattr("fedfa.engine.time.perf_counter", lambda: float(next(ticks)))  # every arrival is a chance
+
+    @dataclass(kw_only=True, eq=False)
+    class Remembering(Mine):
+        seen: set[int] = field(init=False)
+        norms: dict[int, Any] = field(init=False)
+
+        def reset(self) -> None:
+            self.seen, self.norms = set(), {}
+
+        def aggregate(self, update: Update, in_flight: Mapping[int, Flight]) -> Any:
+            fresh = update.client not in self.seen
+            self.seen.add(update.client)
+            self.norms[update.client] = [self.norm, self.delta(update)]
+            return self.model + (0.5 if fresh else 0.1) * self.norms[update.client][1]
+
+    whole = quick(Remembering(concurrency=4), task, stop=Stop(updates=40))
+    with pytest.raises(KeyboardInterrupt):
+        quick(Remembering(concurrency=4), task, stop=Stop(updates=40), out=tmp_path, interrupted=StopAfter(15))
+    again = quick(Remembering(concurrency=4), task, stop=Stop(updates=40), out=tmp_path, resume=True)
+    assert_frame_equal(again.updates, whole.updates, check_exact=True)
+    assert again.model.tobytes() == whole.model.tobytes()
+
+
+def test_compare_records_every_run_in_a_folder_of_its_own(task: fedfa.Task, tmp_path: Path) -> None:
+    runs = fedfa.compare(["fedavg", "fedbuff:buffer=3"], task, seeds=[0, 1], out=str(tmp_path), stop=Stop(updates=12))
+    names = ["fedavg-seed0", "fedavg-seed1", "fedbuff_buffer=3-seed0", "fedbuff_buffer=3-seed1"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == names
+    assert {run.label: run.manifest["strategy"].get("buffer") for run in runs} == {
+        "fedavg": None,
+        "fedbuff:buffer=3": 3,
+    }
+    assert read_run(str(tmp_path / "fedavg-seed1")).seed == 1
 
 
 def test_a_run_is_only_continued_as_itself(task: fedfa.Task, tmp_path: Path) -> None:

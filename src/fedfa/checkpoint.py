@@ -135,6 +135,8 @@ def write_tree(path: Path, state: Mapping[str, Any]) -> None:
             return {"$items": [[encode(key), encode(item)] for key, item in value.items()]}
         if isinstance(value, list | tuple):
             return [encode(item) for item in value]
+        if isinstance(value, set | frozenset):
+            return {"$set": [encode(item) for item in sorted(value, key=repr)]}
         return value.item() if isinstance(value, np.generic) else value
 
     text = json.dumps({"format": FORMAT, "state": encode(state)})
@@ -156,6 +158,8 @@ def read_tree(path: Path, place: Place = CPU) -> dict[str, Any]:
                 return arrays[f"a{value['$array']}"]
             if "$vector" in value:
                 return place.vector(arrays[f"a{value['$vector']}"])
+            if "$set" in value:
+                return set(map(decode, value["$set"]))
             return {decode(key): decode(item) for key, item in value["$items"]}
         return [decode(item) for item in value] if isinstance(value, list) else value
 

@@ -16,8 +16,11 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+import typer.core
 
 from fedfa.errors import ConfigError, FedfaError
+
+typer.core.HAS_RICH = False  # or plain help texts would show what only rich takes away: \[required]
 
 app = typer.Typer(
     name="fedfa",
@@ -49,7 +52,9 @@ def _main(
 deploy = typer.Typer(help="Train on real sites with Flower.", no_args_is_help=True, rich_markup_mode=None)
 app.add_typer(deploy, name="deploy")
 
-File = Annotated[Path | None, typer.Argument(help="Experiment file (TOML); without one, the embedded default.")]
+File = Annotated[
+    Path | None, typer.Argument(help="Experiment in TOML ('fedfa init' writes one); by default the embedded one.")
+]
 Out = Annotated[Path | None, typer.Option(help="Folder for the results; by default runs/NAME.")]
 Set = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Override a setting; repeatable.")]
 Resume = Annotated[bool, typer.Option("--resume", help="Continue an interrupted run.")]
@@ -62,10 +67,7 @@ def run(
     file: File = None, out: Out = None, resume: Resume = False, data: Data = None, set_: Set = None,
     as_json: AsJson = False,
 ) -> None:  # fmt: skip
-    """Run one experiment and write its records and report.
-
-    FILE is an experiment in TOML ('fedfa init' writes one); without it, the embedded default runs.
-    """
+    """Run one experiment and write its records and report."""
     from fedfa.experiment import load_experiment
     from fedfa.progress import run_progress
     from fedfa.report import write_report
@@ -104,10 +106,7 @@ def compare(
     set_: Set = None,
     as_json: AsJson = False,
 ) -> None:
-    """Run several strategies under the same weather and data split, and print which reaches the target first.
-
-    FILE is an experiment in TOML ('fedfa init' writes one); without it, the embedded default runs.
-    """
+    """Run several strategies under the same weather and data split, and print which reaches the target first."""
     from dataclasses import asdict, replace
 
     from fedfa.comparison import points, run_points
@@ -117,9 +116,15 @@ def compare(
     from fedfa.report.page import verdict
     from fedfa.report.tables import as_rich, summarise
 
-    experiment = load_experiment(file, _overrides(set_, data))
+    try:
+        experiment = load_experiment(file, _overrides(set_, data))
+    except ConfigError as error:
+        own = " For one strategy of several, give it there: --strategies NAME:KEY=VALUE."
+        raise ConfigError(
+            f"{error}{own if 'strategy.' in str(error) and 'unknown key' in str(error) else ''}"
+        ) from error
     wanted = experiment.compare
-    specs = _specs(strategies) if strategies else list(wanted.strategies)
+    specs = list(wanted.strategies) if strategies is None else _specs(strategies)
     if jobs is not None and jobs < 1:
         raise ConfigError(f"--jobs {jobs}: must be at least 1")
     numbers = _seeds(seeds) if seeds else list(wanted.seeds)
@@ -159,10 +164,7 @@ def report(
     out: Annotated[Path | None, typer.Option(help="Where to write; by default the folder itself.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Write the report page and figures of finished runs anew.
-
-    FOLDER is a run's folder, or one that holds several runs.
-    """
+    """Write the report page and figures of finished runs anew."""
     from dataclasses import asdict
 
     from fedfa.record import find_runs
@@ -221,7 +223,7 @@ def replay(
 ) -> None:
     """Aggregate a deployment once more, from its journal alone.
 
-    RUN is the folder of a deployment with keep_updates = true. Every answer that was ever received is given to a fresh
+    RUN is the folder of a deployment with keep-updates = true. Every answer that was ever received is given to a fresh
     strategy, in the order of arrival. With --verify, the outcome of each and the final model must be those of the
     record, bit for bit; the first difference is told, and the exit code is 1.
     """
@@ -281,9 +283,11 @@ def paper(
     """
     started = time.time()
     if name is None:
-        from fedfa.recipes import list_recipes
+        from fedfa.recipes import RECIPES, list_recipes
 
         _print(list_recipes())
+        if as_json:
+            print(json.dumps([{"name": one.name, "title": one.title, "tasks": one.tasks} for one in RECIPES]))
         return
     from fedfa.progress import counted_progress
     from fedfa.recipes.kitchen import choose, make, standing
@@ -350,8 +354,8 @@ def theory(
     RUN is the folder of one finished run. It is computed once more from the config.toml there, which takes about as
     long as it took, and must take the same course. At some of its models the clients' gradients are measured; out come
     the bound of Theorem 1, its condition, and which weight, local step and window these constants allow. docs/theory.md
-    tells how to read them. Runs of fedfa-param, fedfa-delta, fedfa-prox, fedfa-nova and fedbuff whose clients train
-    with SGD.
+    tells how to read them. Runs of fedfa-param, fedfa-nova, fedbuff, and fedfa-delta and fedfa-prox with anchor =
+    'model', whose clients train with SGD.
     """
     from fedfa.record import find_run
 
@@ -390,7 +394,7 @@ def bench(
 ) -> None:
     """Measure ours against a baseline, in turns, and print the ratios; without NAME, all that this machine can.
 
-    NAME is one or more of job, executors, engine, aggregation, checkpoint, gpu, growth.
+    NAME is one or more of job, executors, engine, aggregation, checkpoint, gpu, lanes, growth.
     """
     from fedfa.bench import MEASUREMENTS, Options, as_grid, choose, measured
 
@@ -487,7 +491,7 @@ def deploy_try(
 
     KEY=VALUE overrides a key of the app's run config.
     """
-    from fedfa.apps import require_flower
+    from fedfa.apps import check_app, require_flower
     from fedfa.errors import require
     from fedfa.record import read_run
     from fedfa.report import write_report
@@ -499,8 +503,9 @@ def deploy_try(
 
     require((folder / "pyproject.toml").is_file(), f"{folder}: holds no app; 'fedfa deploy init {folder}' writes one")
     require(nodes >= 1, f"--nodes {nodes}: must be at least 1")
-    records = (out or _free_folder(Path("runs") / folder.absolute().name, resume)).absolute()
     config = {".".join(path): value for path, value in map(parse_override, set_ or [])}
+    check_app(folder, config)
+    records = (out or _free_folder(Path("runs") / folder.absolute().name, resume)).absolute()
     try:
         with Federation(nodes) as federation:
             federation.run(folder, config | {"out": str(records)} | ({"resume": True} if resume else {}))
@@ -565,14 +570,14 @@ def _seeds(text: str) -> list[int]:
 
 
 def _free_folder(wanted: Path, resume: bool) -> Path:
-    """``wanted``, or the first of wanted-2, wanted-3, ... that is free; to resume, the last one that is taken."""
+    """``wanted``, or the first of wanted-2, wanted-3, ... that is free; to resume, the last one without its report."""
     taken = [wanted] if wanted.exists() else []
     while taken and (following := wanted.with_name(f"{wanted.name}-{len(taken) + 1}")).exists():
         taken.append(following)
     if resume:
         if not taken:
             raise ConfigError(f"--resume: there is no run in {wanted}; give its folder with --out")
-        return taken[-1]
+        return next((folder for folder in reversed(taken) if not (folder / "report.html").exists()), taken[-1])
     return wanted.with_name(f"{wanted.name}-{len(taken) + 1}") if taken else wanted
 
 
@@ -632,6 +637,11 @@ def main() -> None:
     except (KeyboardInterrupt, typer.Abort):
         print("fedfa: interrupted", file=sys.stderr)
         sys.exit(INTERRUPTED)
+    except OSError as error:
+        if error.filename is None:  # not about a file that somebody named
+            raise
+        print(f"fedfa: {error.filename}: {error.strerror}; choose another place, or make room there", file=sys.stderr)
+        sys.exit(1)
     except Exception as error:
         if isinstance(error, _click_error()):
             error.show()  # pyright: ignore[reportAttributeAccessIssue]

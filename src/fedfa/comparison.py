@@ -57,18 +57,24 @@ def points(experiment: Experiment, specs: Sequence[str], seeds: Sequence[int], o
     ]
 
 
-def strategy_settings(shared: dict[str, Any], spec: str) -> dict[str, Any]:
+def strategy_from(spec: str) -> Strategy:
+    """The strategy that ``name:key=value:...`` names."""
+    return make_strategy(strategy_settings({}, spec, "strategy"), "strategy")
+
+
+def strategy_settings(shared: dict[str, Any], spec: str, where: str = "strategies") -> dict[str, Any]:
     """The settings of ``name:key=value:...``: the experiment's own where the strategy has them, then the spec's."""
-    name, *assignments = _split(spec)
-    known = {f.name for f in fields(strategy_class(name, "strategies")) if f.init}
+    name, *assignments = split_spec(spec)
+    known = {f.name for f in fields(strategy_class(name, where)) if f.init}
     settings = {"name": name} | {key: value for key, value in shared.items() if key in known}
     for assignment in assignments:
+        require("=" in assignment, f"{spec}: {assignment!r} must look like KEY=VALUE")
         path, value = parse_override(assignment)
         settings[".".join(path)] = value
     return settings
 
 
-def _split(spec: str) -> list[str]:
+def split_spec(spec: str) -> list[str]:
     """``name:key=value`` in parts; a name may itself hold a colon (``file.py:Class``)."""
     parts = spec.split(":")
     head = 2 if len(parts) > 1 and "=" not in parts[1] else 1
@@ -195,13 +201,14 @@ def compare(
     *,
     seeds: Iterable[int] = (0,),
     labels: Sequence[str] | None = None,
+    out: str | Path | None = None,
     on_run: Callable[[Run], None] | None = None,
     **settings: Any,
 ) -> list[Run]:
     """Run strategies of your own side by side: :func:`fedfa.simulate` for each strategy and seed.
 
-    ``task`` is a :class:`fedfa.Task`, "digits", or a function from seed to task. Other ``settings`` go to
-    :func:`fedfa.simulate`.
+    ``task`` is a :class:`fedfa.Task`, "digits", or a function from seed to task. With ``out``, each run is recorded in
+    a folder of its own there. Other ``settings`` go to :func:`fedfa.simulate`.
     """
     from fedfa.simulator import simulate
     from fedfa.task import Task
@@ -214,7 +221,8 @@ def compare(
     for seed in seeds:
         here = task if isinstance(task, str | Task) else task(seed)
         for name, strategy in zip(names, chosen, strict=True):
-            runs.append(simulate(strategy, here, seed=seed, label=name, **settings))
+            folder = None if out is None else Path(out) / f"{_file_name(name)}-seed{seed}"
+            runs.append(simulate(strategy, here, seed=seed, label=name, out=folder, **settings))
             if on_run:
                 on_run(runs[-1])
     return runs

@@ -174,6 +174,7 @@ class Strategy(ABC):
                 name in declared or name.startswith("_"),
                 f"{type(self).__name__}.{name}: declare it with field(init=False), or a checkpoint would lose it",
             )
+        self._check_state()
         return Orders(start=self.concurrency)
 
     def receive(self, update: Update, in_flight: Mapping[int, Flight]) -> Orders:
@@ -197,6 +198,7 @@ class Strategy(ABC):
         return {f.name: _plain(getattr(self, f.name)) for f in fields(self) if f.init}
 
     def state_dict(self) -> dict[str, Any]:
+        self._check_state()
         return {
             f.name: value.state_dict() if callable(getattr(value, "state_dict", None)) else value
             for f, value in ((f, getattr(self, f.name)) for f in fields(self) if not f.init)
@@ -232,12 +234,24 @@ class Strategy(ABC):
             if f.init:
                 setattr(self, f.name, convert(getattr(self, f.name), hints[f.name], f.name))
 
+    def _check_state(self) -> None:
+        """A checkpoint must be able to hold it all, from the first to the last."""
+        for f in fields(self):
+            odd = "" if f.init else _unkept(getattr(self, f.name, None))
+            require(
+                not odd,
+                f"{type(self).__name__}.{f.name}: a checkpoint cannot hold a {odd}; use numbers, texts, vectors, "
+                "lists, sets and dicts of them, or a class with state_dict and load_state_dict",
+            )
+
     def _publish(self, model: Vector | None, in_flight: Mapping[int, Flight], norm: float = math.nan) -> Orders:
         immediate = self._immediate
         if model is None:
             return Orders(int(immediate), self.recalls(in_flight), False, "", norm)
-        if model is self.model or model.shape != self.model.shape:
-            raise EngineError(f"{type(self).__name__}.aggregate must return a new model of shape {self.model.shape}")
+        if model is self.model or not isinstance(model, type(self.model)) or model.shape != self.model.shape:
+            wanted = f"a new model of shape {tuple(self.model.shape)} ({type(self.model).__name__}), or None"
+            seen = "self.model itself" if model is self.model else f"a {type(model).__name__}"
+            raise EngineError(f"{type(self).__name__}.aggregate must return {wanted}; it returned {seen}")
         if model.dtype != self.model.dtype:
             model = cast(model, self.model.dtype)
         self.model, self.version = model, self.version + 1
@@ -274,6 +288,19 @@ class Strategy(ABC):
         if norm + tail_norm < LARGEST_NORM:
             return "", norm
         return f"norm {norm:.3g} is absurd" if math.isfinite(norm + tail_norm) else "not finite (NaN or Inf)", norm
+
+
+def _unkept(value: Any) -> str:
+    """The type of what a checkpoint cannot hold in this value; empty where it can hold all of it."""
+    is_vector = hasattr(value, "dtype") and hasattr(value, "shape")
+    keeps_itself = callable(getattr(value, "state_dict", None))
+    if value is None or isinstance(value, bool | int | float | str) or is_vector or keeps_itself:
+        return ""
+    if isinstance(value, Mapping):
+        value = [*value, *value.values()]
+    if isinstance(value, list | tuple | set | frozenset):
+        return next((odd for item in value if (odd := _unkept(item))), "")
+    return type(value).__name__
 
 
 def _plain(value: Any) -> Any:

@@ -99,6 +99,14 @@ class World(Protocol):
         ...
 
 
+def check_strategy(strategy: Strategy) -> None:
+    """Raise a ConfigError where it cannot be carried out with real clients."""
+    require(
+        not (isinstance(strategy, Port) and strategy.laggards == "recall"),
+        "port-urgent: cannot call back clients that train elsewhere; use port-non-urgent, which waits for them",
+    )
+
+
 class Deployment(Course):
     """The state of one run with real clients, and the loop that moves it."""
 
@@ -120,10 +128,7 @@ class Deployment(Course):
         command: str = "",
         progress: Callable[["Deployment"], None] = lambda run: None,
     ) -> None:
-        require(
-            not (isinstance(strategy, Port) and strategy.laggards == "recall"),
-            "port-urgent: cannot call back clients that train elsewhere; use port-non-urgent, which waits for them",
-        )
+        check_strategy(strategy)
         require(evaluate_every >= 1, f"evaluate_every = {evaluate_every}: must be at least 1")
         require(bench_seconds >= 0, f"bench_seconds = {bench_seconds}: must be 0 or more")
         label = label or strategy.name or type(strategy).__name__

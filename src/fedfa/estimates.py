@@ -226,9 +226,10 @@ def step_of(strategy: Strategy) -> tuple[float, float, int]:
         return 1.0, 1.0, strategy.window
     if isinstance(strategy, FedFaDelta) and strategy.anchor == "model":
         return strategy.step(), strategy.step(), strategy.window
+    from_bases = " from the bases (its default)" if isinstance(strategy, FedFaDelta) else ""
     require(
         isinstance(strategy, FedBuff),
-        f"{strategy.name or type(strategy).__name__}: Theorem 1 does not speak about it; "
+        f"{strategy.name or type(strategy).__name__}{from_bases}: Theorem 1 does not speak about it; "
         "give a run of fedfa-param, fedfa-delta or fedfa-prox with anchor = 'model', fedfa-nova or fedbuff",
     )
     assert isinstance(strategy, FedBuff)

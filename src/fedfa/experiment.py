@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from fedfa.record import Run
     from fedfa.task import Task
 
+DEFAULT_STRATEGY = "fedfa-param"
 Partition = Literal["dirichlet", "dirichlet-by-class", "iid", "shards", "natural"]
 
 
@@ -221,12 +222,34 @@ def load_experiment(file: str | Path | None = None, overrides: Sequence[str] = (
             raise ConfigError(f"{file}: cannot be read ({error})") from error
         except tomllib.TOMLDecodeError as error:
             raise ConfigError(f"{file}: not valid TOML: {error}") from error
-    for text in overrides:
-        override(table, *parse_override(text))
+    given = [parse_override(text) for text in overrides]
+    for path, value in given:
+        _make_room(table, path, value)
+    for path, value in given:
+        override(table, path, value)
     try:
         return from_table(table, source)
     except ConfigError as error:
         raise ConfigError(f"{source}: {error}") from error
+
+
+def _make_room(table: dict[str, Any], path: Sequence[str], value: Any) -> None:
+    """Where another strategy or another kind (of delays, say) is chosen, take out what only the file's own one has."""
+    *outer, key = path
+    for name in outer:
+        table = table.get(name, {})
+        if not isinstance(table, dict):
+            return
+    if key == "kind" and table.get(key, value) != value:
+        table.clear()
+    elif list(path) == ["strategy", "name"] and isinstance(value, str):
+        before, now = (_parameters(name) for name in (table.get("name", DEFAULT_STRATEGY), value))
+        for name in before - now:
+            table.pop(name, None)
+
+
+def _parameters(name: str) -> set[str]:
+    return {f.name for f in fields(strategy_class(name, "strategy.name")) if f.init}
 
 
 def from_table(table: dict[str, Any], source: str = "the default experiment") -> Experiment:
@@ -258,7 +281,7 @@ def from_table(table: dict[str, Any], source: str = "the default experiment") ->
         require(not given, f"{', '.join(given)}: a task of your own brings these; leave them out or leave task out")
     weather = table.get("weather", "paper")
     strategy = dict(table.get("strategy", {}))
-    strategy.setdefault("name", "fedfa-param")
+    strategy.setdefault("name", DEFAULT_STRATEGY)
     experiment = Experiment(
         name=table.get("name", "digits"),
         seed=seed,
@@ -312,12 +335,15 @@ def make_strategy(table: dict[str, Any], where: str) -> Strategy:
 
 def strategy_class(name: Any, where: str) -> type[Strategy]:
     if isinstance(name, str) and ":" in name:
+        known, _, rest = name.partition(":")
+        require(known not in BY_NAME, f"{where} = {name!r}: {rest!r} must look like KEY=VALUE")
         cls = load_object(name, where)
         require(isinstance(cls, type) and issubclass(cls, Strategy), f"{where} = {name!r}: is not a fedfa.Strategy")
         require(not inspect.isabstract(cls), f"{where} = {name!r}: does not define aggregate(update, in_flight)")
         return cls
     if not isinstance(name, str) or name not in BY_NAME:
-        raise ConfigError(f"{where} = {name!r}: {suggest(name, BY_NAME, 'must be one of')}")
+        own = "; a class of your own is named file.py:Class"
+        raise ConfigError(f"{where} = {name!r}: {suggest(name, BY_NAME, 'must be one of')}{own}")
     return BY_NAME[name]
 
 
@@ -341,7 +367,9 @@ def load_object(path: str, where: str) -> Any:
         raise
     except Exception as error:  # code of the user's own
         raise ConfigError(f"{where} = {path!r}: cannot be imported ({in_a_line(error)})") from error
-    require(hasattr(module, attribute), f"{where} = {path!r}: {module_name} has no {attribute}")
+    names = [name for name in vars(module) if not name.startswith("_")]
+    near = suggest(attribute, names, "it has")
+    require(hasattr(module, attribute), f"{where} = {path!r}: {module_name} has no {attribute}; {near}")
     return getattr(module, attribute)
 
 

@@ -301,6 +301,11 @@ class Run:
 # Folders -------------------------------------------------------------------------------------------------------------
 
 
+MADE_WITH = ("strategy", "weather", "task", "num_clients", "local", "stop")
+NEEDED = {*MADE_WITH, "label", "seed", "seconds", "version", "ended", "round_size", "wall_seconds"}
+"""Without these a manifest is not that of a run."""
+
+
 def write_run(folder: Path, run: Run) -> None:
     """Write a finished run; the manifest last, for its presence means "complete"."""
     with atomic(folder / "updates.parquet") as file:
@@ -315,8 +320,9 @@ def write_run(folder: Path, run: Run) -> None:
         spent.unlink(missing_ok=True)
 
 
-def read_run(folder: Path) -> Run:
+def read_run(folder: str | Path) -> Run:
     """Read a finished run."""
+    folder = Path(folder)
     if not (folder / "manifest.json").is_file():
         state = (
             "an unfinished run; continue it with the command that began it, and --resume"
@@ -325,11 +331,14 @@ def read_run(folder: Path) -> Run:
         )
         raise RecordError(f"{folder}: holds {state}")
     try:
+        manifest = json.loads((folder / "manifest.json").read_text())
+        if not isinstance(manifest, dict) or not manifest.keys() >= NEEDED:
+            raise ValueError("its manifest.json is not that of a run")
         return Run(
             updates=pl.read_parquet(folder / "updates.parquet"),
             evaluations=pl.read_parquet(folder / "evaluations.parquet"),
             clients=pl.read_parquet(folder / "clients.parquet"),
-            manifest=json.loads((folder / "manifest.json").read_text()),
+            manifest=manifest,
             config=read_config(folder),
             folder=folder,
         )
@@ -343,17 +352,21 @@ def read_config(folder: Path) -> dict[str, Any]:
     return tomllib.loads(file.read_text()) if file.is_file() else {}
 
 
-def find_runs(folder: Path) -> list[Run]:
+def find_runs(folder: str | Path) -> list[Run]:
     """The finished run in this folder, or all finished runs below it, by name."""
+    folder = Path(folder)
     require(folder.is_dir(), f"{folder}: no such folder; give one that a run or a comparison wrote")
     places = sorted(manifest.parent for manifest in folder.rglob("manifest.json"))
     if not places:
-        raise RecordError(f"{folder}: holds no finished run; finish one with 'fedfa run --resume --out {folder}'")
+        if next(folder.rglob("checkpoint.npz"), None) is not None:
+            raise RecordError(f"{folder}: holds no finished run; go on with the command that began it, and --resume")
+        raise RecordError(f"{folder}: holds no run; give a folder that a run or a comparison wrote")
     return _told_apart([read_run(place) for place in places])
 
 
-def find_run(folder: Path) -> Run:
+def find_run(folder: str | Path) -> Run:
     """The one finished run in this folder."""
+    folder = Path(folder)
     require(folder.is_dir(), f"{folder}: no such folder; give one that 'fedfa run' wrote")
     places = sorted(manifest.parent for manifest in folder.rglob("manifest.json"))
     if folder in places or (folder / "checkpoint.npz").is_file():
@@ -369,7 +382,7 @@ def _told_apart(runs: list[Run]) -> list[Run]:
     settings: dict[str, set[str]] = {}
     seeds: dict[str, list[int]] = {}
     for run in runs:
-        made_with = {key: run.manifest[key] for key in ("strategy", "weather", "task", "num_clients", "local", "stop")}
+        made_with = {key: run.manifest[key] for key in MADE_WITH}
         settings.setdefault(run.label, set()).add(json.dumps(made_with, sort_keys=True))
         seeds.setdefault(run.label, []).append(run.seed)
     mixed = {label for label in settings if len(settings[label]) > 1 or len(set(seeds[label])) < len(seeds[label])}

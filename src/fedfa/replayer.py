@@ -128,7 +128,7 @@ def replay_journal(folder: Path, strategy_class: str | None = None) -> Replayed:
     from fedfa.experiment import make_strategy
 
     if not journal.segments(folder / journal.FOLDER):
-        raise RecordError(f"{folder}: holds no journal; only deployments with keep_updates = true can be replayed")
+        raise RecordError(f"{folder}: holds no journal; only deployments with keep-updates = true can be replayed")
     strategy: Strategy | None = None
     in_flight: dict[int, Flight] = {}
     bases: dict[int, Any] = {}

@@ -10,7 +10,6 @@ from fedfa.engine import Simulation, Stop
 from fedfa.errors import RecordError, require
 from fedfa.record import Run, read_run, write_run
 from fedfa.settings import build
-from fedfa.strategies import BY_NAME
 from fedfa.weather import Weather, weather_from
 
 
@@ -39,13 +38,14 @@ def simulate(
 ) -> Run:
     """Run one experiment on the virtual clock.
 
-    ``strategy`` and ``weather`` may be names, ``task`` a :class:`fedfa.Task` or "digits"; ``weather`` and ``stop`` may
-    be tables as in an experiment file. The run ends as ``stop`` says (default: after 500 updates). With ``out`` it is
-    recorded in that folder, survives a crash there, and is continued by ``resume=True``. ``interrupted`` is asked
-    between arrivals; when it says so the run is saved and :class:`KeyboardInterrupt` raised. ``progress`` is called
-    now and then. ``device`` ("cpu", "cuda", or "auto") says where models are computed and ``precision`` ("fp32",
-    "tf32", "bf16", or "auto") how; ``compile`` lets torch.compile fuse a client's step on a GPU; ``workers`` is the
-    number of Ray's (``executor="ray"``), by default one per core, or per GPU.
+    ``strategy`` and ``weather`` may be names (a strategy's with settings, as in "fedbuff:buffer=3"), ``task`` a
+    :class:`fedfa.Task` or "digits"; ``weather`` and ``stop`` may be tables as in an experiment file. The run ends as
+    ``stop`` says (default: after 500 updates). With ``out`` it is recorded in that folder, survives a crash there, and
+    is continued by ``resume=True``. ``interrupted`` is asked between arrivals; when it says so the run is saved and
+    :class:`KeyboardInterrupt` raised. ``progress`` is called now and then. ``device`` ("cpu", "cuda", or "auto") says
+    where models are computed and ``precision`` ("fp32", "tf32", "bf16", or "auto") how; ``compile`` lets torch.compile
+    fuse a client's step on a GPU; ``workers`` is the number of Ray's (``executor="ray"``), by default one per core, or
+    per GPU.
     """
     import torch
 
@@ -53,8 +53,12 @@ def simulate(
     from fedfa.place import Place
 
     if isinstance(strategy, str):
-        require(strategy in BY_NAME, f"strategy = {strategy!r}: must be one of {', '.join(BY_NAME)}")
-        strategy = BY_NAME[strategy]()
+        from fedfa.comparison import strategy_from
+
+        strategy = strategy_from(strategy)
+    kind = f"the class {strategy.__name__}" if isinstance(strategy, type) else f"a {type(strategy).__name__}"
+    require(isinstance(strategy, Strategy), f"strategy: must be a fedfa.Strategy or its name, is {kind}")
+    require(seed >= 0, f"seed = {seed}: must be 0, 1, 2, ...")
     if isinstance(task, str):
         from fedfa.experiment import named_task
 

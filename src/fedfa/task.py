@@ -56,6 +56,8 @@ class Task:
         name: str = "task",
         recalibrate: int = 0,
     ) -> None:
+        made = isinstance(model, nn.Module) or not callable(model)
+        require(not made, "model: must be a function that makes a new one, for example lambda: MyModel()")
         require(len(clients) > 0, "clients: needs at least one client's data")
         self.model = model
         self.loss = loss

@@ -1,6 +1,7 @@
 """Flower apps: what their run config may say, and the folder that ``fedfa deploy init`` writes."""
 
 import re
+import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from importlib.resources import files
@@ -11,7 +12,7 @@ from typing import Any, Literal
 
 from fedfa.catalogue import meanings
 from fedfa.errors import ConfigError, require
-from fedfa.settings import build, to_toml
+from fedfa.settings import build, suggest, to_toml
 
 KINDS = ("digits", "own")
 FOR_FOUR_SITES = {
@@ -71,6 +72,25 @@ def settings_of(run_config: Mapping[str, Any]) -> DeploymentSettings:
     known = {f.name for f in fields(DeploymentSettings)}
     found = {key.replace("-", "_"): value for key, value in run_config.items()}
     return build(DeploymentSettings, {key: value for key, value in found.items() if key in known})
+
+
+def check_app(folder: Path, config: Mapping[str, Any]) -> None:
+    """Raise a ConfigError where an app's run config, with these values in it, is none: before any daemon starts."""
+    from fedfa.comparison import split_spec, strategy_from
+    from fedfa.deployment import check_strategy
+
+    file = folder / "pyproject.toml"
+    try:
+        table: Any = tomllib.loads(file.read_text())
+        for name in ("tool", "flwr", "app", "config"):
+            table = table.get(name, {})
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise ConfigError(f"{file}: cannot be read ({error})") from error
+    for key in config:
+        require(key in table, f"--set {key}: unknown key of the app's run config; {suggest(key, table)}")
+    settings = settings_of({**table, **config})
+    if ":" not in split_spec(settings.strategy)[0]:  # file.py:Class is found where the app runs
+        check_strategy(strategy_from(settings.strategy))
 
 
 def require_flower() -> None:

@@ -12,11 +12,10 @@ from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 
 from fedfa.apps import DeploymentSettings, settings_of
-from fedfa.comparison import strategy_settings
+from fedfa.comparison import strategy_from
 from fedfa.core import Strategy
 from fedfa.deployment import Deployment
 from fedfa.engine import Stop
-from fedfa.experiment import make_strategy
 from fedfa.flower.client import TaskSource, make_task
 from fedfa.flower.wire import Server
 from fedfa.flower.world import FlowerWorld
@@ -46,7 +45,7 @@ def serve(grid: Grid, task: TaskSource, settings: DeploymentSettings, strategy: 
         logger.setLevel(logging.INFO)
     made = make_task(task, settings.seed, None)
     if strategy is None:
-        strategy = make_strategy(strategy_settings({}, settings.strategy), "strategy")
+        strategy = strategy_from(settings.strategy)
     world = FlowerWorld(grid, Server(made, settings.seed, settings.wire), settings.ttl_seconds)
     try:
         with stopped_in_order():

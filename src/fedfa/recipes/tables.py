@@ -155,7 +155,8 @@ def table5(lab: Lab, results: Results) -> Section:
         grids.append(Grid(f"{contest.title}: {percent(contest.target)}", headers, cells, describe(contest, runs)))
     text = [
         "Each client draws its number of local epochs once, so that clients do unequal work; with equal work FedNova "
-        "is FedAvg. How long a client takes does not depend on it. With FedFa: the Delta form, eta_g = 1/M_c.",
+        "is FedAvg. How long a client takes does not depend on it. With FedFa: FedFa-Delta, by agreement from the "
+        "bases (its default) or with 1/M_c from the model, which FedNova always has.",
         scale_note(lab, results),
     ]
     return Section(
