@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 
 import fedfa
+from fedfa.apps import check_app, write_app
+from fedfa.cli import _free_folder
 from fedfa.strategies import BY_NAME
 
 FEDFA = [sys.executable, "-m", "fedfa.cli"]
@@ -172,31 +174,34 @@ def test_a_place_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
 
 
 def test_resume_finds_the_run_that_was_not_finished(tmp_path: Path) -> None:
-    words = [*QUICK, "--set", "stop.updates=20"]
-    call("run", *words, "--set", "seed=1", cwd=tmp_path)
-    begun, finished = tmp_path / "runs" / "digits", tmp_path / "runs" / "digits-2"
-    call("run", *words, cwd=tmp_path)
-    for name in ("report.html", "manifest.json"):
-        (begun / name).unlink()
-    call("run", *words, "--set", "seed=1", "--resume", cwd=tmp_path)
-    assert json.loads((begun / "manifest.json").read_text())["seed"] == 1
-    assert json.loads((finished / "manifest.json").read_text())["seed"] == 0
+    """A finished one has its report; where all have, it is the last."""
+    first, second, third = (tmp_path / name for name in ("digits", "digits-2", "digits-3"))
+    for folder in (first, second):
+        folder.mkdir()
+    (second / "report.html").touch()
+    assert _free_folder(first, resume=True) == first
+    assert _free_folder(first, resume=False) == third
+    (first / "report.html").touch()
+    assert _free_folder(first, resume=True) == second
 
 
 def test_deploy_try_checks_the_run_config_before_any_daemon_starts(tmp_path: Path) -> None:
     pytest.importorskip("flwr")
-    call("deploy", "init", "app", "--task", "digits", cwd=tmp_path)
-    for setting, message in [
-        ("strateg=fedavg", "--set strateg: unknown key of the app's run config; did you mean 'strategy'?"),
-        ("keep_updates=true", "did you mean 'keep-updates'?"),
-        ("strategy=fedav", "did you mean 'fedavg'?"),
-        ("strategy=port-urgent", "use port-non-urgent, which waits for them"),
-        ("evaluate-every=often", "must be a whole number"),
+    app = tmp_path / "app"
+    write_app(app, "digits")
+    check_app(app, {"strategy": "mine.py:Own:rate=2.0", "seed": 3})
+    for key, value, message in [
+        ("strateg", "fedavg", "--set strateg: unknown key of the app's run config; did you mean 'strategy'?"),
+        ("keep_updates", True, "did you mean 'keep-updates'?"),
+        ("strategy", "fedav", "did you mean 'fedavg'?"),
+        ("evaluate-every", "often", "must be a whole number"),
     ]:
-        done = call("deploy", "try", "app", "--set", setting, cwd=tmp_path, ok=2)
-        assert message in done.stderr
-        assert done.stderr.count("\n") == 1
-        assert done.stdout == ""
+        with pytest.raises(fedfa.ConfigError) as caught:
+            check_app(app, {key: value})
+        assert message in str(caught.value)
+    done = call("deploy", "try", "app", "--set", "strategy=port-urgent", cwd=tmp_path, ok=2)
+    assert "use port-non-urgent, which waits for them" in done.stderr
+    assert (done.stdout, done.stderr.count("\n")) == ("", 1)
 
 
 LONG = ["run", *QUICK, "--set", "engine.checkpoint_seconds=0.2", "--json"]

@@ -377,7 +377,7 @@ def test_a_replay_that_differs_is_told(tmp_path: Path) -> None:
     with pytest.raises(RecordError, match="arrival 3 is nothing in the journal"):
         verify_replay(tmp_path / "run", replayed)
     deploy(tmp_path / "other", Scripted(3, good))
-    with pytest.raises(RecordError, match="only deployments with keep_updates = true"):
+    with pytest.raises(RecordError, match="only deployments with keep-updates = true"):
         replay_journal(tmp_path / "other")
 
 
