@@ -88,7 +88,7 @@ def check_app(folder: Path, config: Mapping[str, Any]) -> None:
         raise ConfigError(f"{file}: cannot be read ({error})") from error
     for key in config:
         require(key in table, f"--set {key}: unknown key of the app's run config; {suggest(key, table)}")
-    settings = settings_of({**table, **config})
+    settings = settings_of({"out": "runs", **table, **config})
     if ":" not in split_spec(settings.strategy)[0]:  # file.py:Class is found where the app runs
         check_strategy(strategy_from(settings.strategy))
 
