@@ -10,13 +10,13 @@ import time
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedfa.core import Strategy
 from fedfa.errors import ConfigError, EngineError, require
-from fedfa.experiment import Experiment, check_size, make_strategy, strategy_class
+from fedfa.experiment import Experiment, check_size, make_strategy, parameters
 from fedfa.record import Run
 from fedfa.settings import parse_override
 
@@ -51,7 +51,7 @@ def points(experiment: Experiment, specs: Sequence[str], seeds: Sequence[int], o
         if not experiment.task:
             check_size(strategy, experiment.data.clients, f"{spec}: ")
     return [
-        Point(spec, replace(experiment, strategy=settings, seed=seed), out / f"{_file_name(spec)}-seed{seed}")
+        Point(spec, replace(experiment, strategy=settings, seed=seed), out / _folder_name(spec, seed))
         for spec, settings in labelled.items()
         for seed in seeds
     ]
@@ -65,7 +65,7 @@ def strategy_from(spec: str) -> Strategy:
 def strategy_settings(shared: dict[str, Any], spec: str, where: str = "strategies") -> dict[str, Any]:
     """The settings of ``name:key=value:...``: the experiment's own where the strategy has them, then the spec's."""
     name, *assignments = split_spec(spec)
-    known = {f.name for f in fields(strategy_class(name, where)) if f.init}
+    known = parameters(name, where)
     settings = {"name": name} | {key: value for key, value in shared.items() if key in known}
     for assignment in assignments:
         require("=" in assignment, f"{spec}: {assignment!r} must look like KEY=VALUE")
@@ -81,8 +81,8 @@ def split_spec(spec: str) -> list[str]:
     return [":".join(parts[:head]), *parts[head:]]
 
 
-def _file_name(spec: str) -> str:
-    return "".join(c if c.isalnum() or c in "-_.=" else "_" for c in spec)
+def _folder_name(spec: str, seed: int) -> str:
+    return "".join(c if c.isalnum() or c in "-_.=" else "_" for c in spec) + f"-seed{seed}"
 
 
 def run_points(
@@ -221,7 +221,7 @@ def compare(
     for seed in seeds:
         here = task if isinstance(task, str | Task) else task(seed)
         for name, strategy in zip(names, chosen, strict=True):
-            folder = None if out is None else Path(out) / f"{_file_name(name)}-seed{seed}"
+            folder = None if out is None else Path(out) / _folder_name(name, seed)
             runs.append(simulate(strategy, here, seed=seed, label=name, out=folder, **settings))
             if on_run:
                 on_run(runs[-1])

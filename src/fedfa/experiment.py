@@ -243,13 +243,9 @@ def _make_room(table: dict[str, Any], path: Sequence[str], value: Any) -> None:
     if key == "kind" and table.get(key, value) != value:
         table.clear()
     elif list(path) == ["strategy", "name"] and isinstance(value, str):
-        before, now = (_parameters(name) for name in (table.get("name", DEFAULT_STRATEGY), value))
+        before, now = (parameters(name, "strategy.name") for name in (table.get("name", DEFAULT_STRATEGY), value))
         for name in before - now:
             table.pop(name, None)
-
-
-def _parameters(name: str) -> set[str]:
-    return {f.name for f in fields(strategy_class(name, "strategy.name")) if f.init}
 
 
 def from_table(table: dict[str, Any], source: str = "the default experiment") -> Experiment:
@@ -345,6 +341,11 @@ def strategy_class(name: Any, where: str) -> type[Strategy]:
         own = "; a class of your own is named file.py:Class"
         raise ConfigError(f"{where} = {name!r}: {suggest(name, BY_NAME, 'must be one of')}{own}")
     return BY_NAME[name]
+
+
+def parameters(name: Any, where: str) -> set[str]:
+    """The settings that a strategy has, by its name or ``file.py:Class``."""
+    return {f.name for f in fields(strategy_class(name, where)) if f.init}
 
 
 def load_object(path: str, where: str) -> Any:

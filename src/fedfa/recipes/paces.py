@@ -17,7 +17,6 @@ from fedfa.weather import Weather
 
 ON_THE_WAY = (0.2, 0.1, 0.05)
 """How far below the target speeds are measured."""
-CHOSEN = "eta_g chosen"
 
 
 def steps_and_speeds(contest: Contest, runs: Sequence[Run]) -> Grid:
@@ -39,7 +38,8 @@ def steps_and_speeds(contest: Contest, runs: Sequence[Run]) -> Grid:
         )
         for title, found in paces.items()
     ]
-    headers = ("Strategy", "Step", CHOSEN, "Updates/s", "Speed to expect", *(f"to {percent(goal)}" for goal in goals))
+    measured = (f"to {percent(goal)}" for goal in goals)
+    headers = ("Strategy", "Step", "eta_g chosen", "Updates/s", "Speed to expect", *measured)
     caption = (
         "Step: how far a strategy moves the model while M_c updates come in, if every client moves it by one wherever "
         "it starts; FedAvg moves it by one (fedfa.pace). A rule that chooses its eta_g takes the longest there; beside "
