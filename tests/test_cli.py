@@ -248,6 +248,8 @@ def test_kill_9_and_ctrl_c_lose_nothing(executor: str, updates: int, tmp_path: P
     assert "Continue with: fedfa run --out" in message
     assert "--resume" in message
     assert not (folder / "manifest.json").exists()
+    assert f"See it so far: fedfa report {folder}" in message
+    assert "(unfinished)" in call("report", str(folder), cwd=tmp_path).stdout
 
     last = start(folder, "--resume", *choice)
     out, err = last.communicate(timeout=180)

@@ -17,15 +17,15 @@ from fedfa.engine import Stop
 from fedfa.errors import ConfigError
 from fedfa.experiment import load_experiment
 from fedfa.recipes import BY_NAME, RECIPES
-from fedfa.recipes.figures import figure3
+from fedfa.recipes.figures import figure3, figure4
 from fedfa.recipes.kitchen import choose, make, standing
 from fedfa.recipes.lab import Lab
 from fedfa.recipes.markdown import BEGIN, END, check_markdown
 from fedfa.recipes.questions import faster_cell
 from fedfa.recipes.tables import table1, table2, table3
 from fedfa.recipes.workloads import CIFAR10, DIGITS, SENT140, SST2
-from fedfa.record import read_run
-from fedfa.report.shapes import Line
+from fedfa.record import INTERRUPTED, Run, find_runs, read_run, write_run
+from fedfa.report.shapes import Line, number
 from fedfa.report.tables import summarise
 from test_cli import call
 from test_recipes import SHORT, contest, lab
@@ -37,21 +37,27 @@ from test_report import make_run
 def test_a_run_that_the_clock_stops_ends_in_the_same_records(tmp_path: Path) -> None:
     """Stopped again and again, it keeps its checkpoint, is not counted, and takes the very same course in the end."""
     few = ("model.hidden=8", "data.clients=20", "stop.seconds=500")
-    (chosen,) = BY_NAME["figure5"].contests(lab(tmp_path / "pieces", overrides=few))
+    (_, chosen) = BY_NAME["figure5"].contests(lab(tmp_path / "pieces", overrides=few))
     one = replace(chosen, contenders=chosen.contenders[1:2])
     (point,) = lab(tmp_path / "pieces", overrides=few).plan([one])
     (whole,) = lab(tmp_path / "whole", overrides=few).plan([one])
     assert _run_point(point, "", True, time.time() - 1) is None
     assert not point.folder.exists()  # no new run is begun
-    pieces = 1
+    pieces, so_far = 1, None
     while (done := _run_point(point, "", True, time.time() + 0.25)) is None:
         assert (point.folder / "checkpoint.npz").is_file()
         assert not (point.folder / "manifest.json").exists()
+        so_far = read_run(point.folder, or_unfinished=True)
         pieces += 1
         assert pieces < 1000
     assert pieces > 1
+    assert so_far is not None
+    assert so_far.unfinished
     expected = _run_point(whole, "", True, math.inf)
     assert expected is not None
+    assert 0 < so_far.seconds < expected.seconds
+    assert_frame_equal(so_far.updates, expected.updates.head(len(so_far.updates)))  # what it left was its beginning
+    assert not (point.folder / "unfinished.json").exists()
     for found, same in ((done, expected), (read_run(point.folder), read_run(whole.folder))):
         assert_frame_equal(found.updates, same.updates)
         assert_frame_equal(found.evaluations, same.evaluations)
@@ -65,12 +71,12 @@ def test_minutes_and_show_at_the_command_line(tmp_path: Path) -> None:
     for setting in SHORT:
         words += ["--set", setting]
     done = call(*words, "--minutes", "0.0001", cwd=tmp_path)
-    assert "0 of 4 runs are there; repeat the command to go on" in done.stdout
+    assert "0 of 13 runs are there; repeat the command to go on" in done.stdout
     assert "not run" in (tmp_path / "p" / "figure5.html").read_text()
-    assert "4 of 4 runs are there\n" in call(*words, "--minutes", "30", cwd=tmp_path).stdout
+    assert "13 of 13 runs are there\n" in call(*words, "--minutes", "30", cwd=tmp_path).stdout
     (tmp_path / "p" / "digits-iid-windows" / "fedfa-param_window=5-seed0" / "manifest.json").unlink()
     shown = call(*words, "--show", cwd=tmp_path)
-    assert "3 of 4 runs are there; repeat the command without --show to go on" in shown.stdout
+    assert "12 of 13 runs are there; repeat the command without --show to go on" in shown.stdout
     assert shown.stdout.count("not run") == 2  # the row's accuracy and its seeds
 
 
@@ -207,7 +213,7 @@ def test_strategies_are_compared_seed_by_seed(tmp_path: Path) -> None:
 def test_records_are_enough_to_show(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """No data, no weights, another executor: the records say what they were made with. Other settings are refused."""
     here = lab(tmp_path)
-    (chosen,) = BY_NAME["figure5"].contests(here)
+    (_, chosen) = BY_NAME["figure5"].contests(here)
     one = replace(chosen, contenders=chosen.contenders[1:2])
     (point,) = here.plan([one])
     assert _run_point(point, "", True, math.inf) is not None
@@ -358,10 +364,48 @@ def test_what_a_shorter_run_says_of_a_target_it_did_not_reach(tmp_path: Path) ->
     def first_cells(table: Any) -> list[str]:
         return [row[1] for row in table(shown, shown.carry_out([asked])).grids[0].rows]
 
-    assert first_cells(table1) == ["> 20.0", "not run"]
-    assert first_cells(table2) == [f"> {len(short.accepted) / 5:.2f}", "not run"]
+    best = f"(best {100 * short.best_accuracy:.1f} %)"
+    assert first_cells(table1) == [f"> 20.0 {best}", "not run"]
+    assert first_cells(table2) == [f"> {len(short.accepted) / 5:.2f} {best}", "not run"]
     here.carry_out([whole], jobs=1)
     assert first_cells(table1) == ["failed", "not run"]
+
+
+def test_an_interrupted_run_is_shown_as_far_as_it_went(tmp_path: Path) -> None:
+    """Its records alone will do, without the checkpoint, and the run stays in the queue."""
+    here = lab(tmp_path, "full")
+    asked = contest("asked", ("FedFa-Param", "fedfa-param:window=5"), target=0.999)
+    asked = replace(asked, experiment=replace(asked.experiment, stop=Stop(seconds=1e6)))
+    (point,) = here.plan([asked])
+    assert _run_point(point, "", True, time.time() + 0.5) is None
+    (point.folder / "checkpoint.npz").unlink()
+    so_far = read_run(point.folder, or_unfinished=True)
+    shown = replace(here, only_show=True)
+    results = shown.carry_out([asked])
+    assert results[0][1] == []
+    assert point not in shown.shelf
+    assert table1(shown, results).grids[0].rows[0][1].startswith(f"> {number(so_far.seconds)} (best ")
+    section = figure4(shown, results)
+    assert section.text[0].endswith("As far as they went: FedFa-Param.")
+    assert "FedFa-Param" in {line.label for line in section.figures[0].layers if isinstance(line, Line)}
+    comparison._last_task.clear()
+
+
+def test_of_an_interrupted_run_the_longest_is_kept(tmp_path: Path) -> None:
+    def so_far(updates: int) -> Run:
+        done = fedfa.simulate("fedfa-param", stop={"updates": updates})
+        return replace(done, manifest=done.manifest | {"ended": INTERRUPTED, "fingerprint": "same"})
+
+    for updates, kept in ((20, 20), (10, 20), (30, 30)):
+        write_run(tmp_path, so_far(updates))
+        assert len(read_run(tmp_path, or_unfinished=True).updates) == kept
+    other = so_far(5)
+    write_run(tmp_path, replace(other, manifest=other.manifest | {"fingerprint": "of other settings"}))
+    assert len(read_run(tmp_path, or_unfinished=True).updates) == 5
+    with pytest.raises(fedfa.RecordError, match="holds an unfinished run"):
+        read_run(tmp_path)
+    (only,) = find_runs(tmp_path)
+    assert only.label == "fedfa-param (unfinished)"
 
 
 def test_the_same_time_for_every_strategy(tmp_path: Path) -> None:

@@ -175,8 +175,8 @@ def test_a_run_that_is_over_leaves_no_live_file(tmp_path: Path) -> None:
     simulate(parts, resume=True, stop=fedfa.Stop(updates=1))
     for folder in (whole, parts):
         assert not [path.name for path in folder.iterdir() if "live" in path.name]
-    state = live.finished(run)
-    assert state == live.finished(read_run(whole))
+    state = live.over(run)
+    assert state == live.over(read_run(whole))
     assert state["outcomes"]["lost"] == (run.updates["outcome"] != "accepted").sum() > 0
     assert state["evaluations"] == [list(row) for row in run.evaluations.drop("step").iter_rows()]
 

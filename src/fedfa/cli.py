@@ -164,7 +164,7 @@ def report(
     out: Annotated[Path | None, typer.Option(help="Where to write; by default the folder itself.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Write the report page and figures of finished runs anew."""
+    """Write the report page and figures of runs anew; interrupted ones are shown as far as they went."""
     from dataclasses import asdict
 
     from fedfa.record import find_runs
@@ -603,7 +603,8 @@ def _resume_hint(
         words += [option, str(value)] if value is not None else []
     for text in overrides:
         words += ["--set", text]
-    return f"Interrupted; what was done is saved. Continue with: {shlex.join(words)}"
+    look = shlex.join(["fedfa", "report", str(folder)])
+    return f"Interrupted; what was done is saved. See it so far: {look}. Continue with: {shlex.join(words)}"
 
 
 def _print(table: Any) -> None:

@@ -25,7 +25,7 @@ from fedfa.errors import EngineError, in_a_line, require
 from fedfa.executors.base import Trained, WorkOrder
 from fedfa.live import Live
 from fedfa.place import CPU, as_array
-from fedfa.record import ACCEPTED, Run
+from fedfa.record import ACCEPTED, INTERRUPTED, Run
 from fedfa.weather import CHOICE, Delay, Weather, keyed
 
 logger = logging.getLogger("fedfa")
@@ -143,7 +143,7 @@ class Simulation(Course):
         self.forecast = weather.forecast(seed, self.num_bytes)
         self._live = None if folder is None else Live(folder)
 
-        self.earlier_wall = 0.0
+        self.earlier_wall, self._began = 0.0, time.perf_counter()
         self.heap: list[tuple[float, int, int]] = []
         self.in_flight: dict[int, OnTheWay] = {}
         self.counts: dict[int, int] = {}
@@ -166,14 +166,14 @@ class Simulation(Course):
                 return self._run(resume)
         except BaseException as error:
             if self._live:
-                self._live.end(self, "interrupted" if isinstance(error, KeyboardInterrupt) else in_a_line(error))
+                self._live.end(self, INTERRUPTED if isinstance(error, KeyboardInterrupt) else in_a_line(error))
             raise
         finally:
             gc.set_threshold(*thresholds)
             gc.unfreeze()
 
     def _run(self, resume: bool) -> Run:
-        started = last_saved = last_shown = time.perf_counter()
+        self._began = last_saved = last_shown = time.perf_counter()
         if not (resume and checkpoint.load(self)):
             self._dispatch(self.strategy.begin(self.initial, self.num_trainable).start)
             self._evaluate()
@@ -185,24 +185,28 @@ class Simulation(Course):
             self._arrive()
             ended = self._reached()
             clock = time.perf_counter()
-            if self.stop.wall_seconds is not None and self.earlier_wall + clock - started >= self.stop.wall_seconds:
+            if self.stop.wall_seconds is not None and self._wall_seconds >= self.stop.wall_seconds:
                 ended = ended or "wall time"
             if clock - last_shown > 0.1:
                 last_shown = clock
                 if self._progress:
                     self._progress(self)
                 if self._live:
-                    self._live.tick(self, self.earlier_wall + clock - started)
+                    self._live.tick(self, self._wall_seconds)
                 if self._interrupted():
-                    checkpoint.save(self, self.earlier_wall + clock - started)
+                    checkpoint.save(self, self._wall_seconds)
                     raise KeyboardInterrupt
                 if self.folder is not None and clock - last_saved > pause:
-                    checkpoint.save(self, self.earlier_wall + clock - started)
+                    checkpoint.save(self, self._wall_seconds)
                     last_saved = time.perf_counter()
                     pause = max(self._checkpoint_seconds, 20 * (last_saved - clock))
         if self._progress:
             self._progress(self)
-        return self._finish(ended, self.earlier_wall + time.perf_counter() - started)
+        return self._finish(ended)
+
+    @property
+    def _wall_seconds(self) -> float:
+        return self.earlier_wall + time.perf_counter() - self._began
 
     def _arrive(self) -> None:
         """Handle the next event."""
@@ -360,21 +364,23 @@ class Simulation(Course):
             **({} if self.place == CPU else asdict(self.place)),
         }
 
-    def _finish(self, ended: str, wall_seconds: float) -> Run:
+    def _finish(self, ended: str) -> Run:
         if ended == "seconds":
             self.now = self._most_seconds
-        evaluations = self.record.evaluation_frame()
-        if evaluations["updates"][-1] != self.accepted:
+        if self.record.evaluation_frame()["updates"][-1] != self.accepted:
             self._evaluate()
-            evaluations = self.record.evaluation_frame()
         for flight in self.in_flight.values():
             self.executor.discard(flight.dispatch)
-        manifest = self.made_with() | self.facts(ended, wall_seconds)
+        return self.so_far(ended)
+
+    def so_far(self, ended: str = INTERRUPTED) -> Run:
+        """The run as it stands."""
+        manifest = self.made_with() | self.facts(ended, self._wall_seconds)
         if self.folder is not None:
             manifest |= {"fingerprint": self.fingerprint, "digest": self.digest}
         return Run(
             updates=self.record.update_frame(),
-            evaluations=evaluations,
+            evaluations=self.record.evaluation_frame(),
             clients=self.task.label_counts(),
             manifest=manifest,
             folder=self.folder,

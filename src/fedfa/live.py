@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 import numpy as np
 
 from fedfa.core import Strategy
-from fedfa.record import ACCEPTED, EVALUATION_COLUMNS, UPDATE_COLUMNS, Recorder, Run
+from fedfa.record import ACCEPTED, EVALUATION_COLUMNS, INTERRUPTED, UPDATE_COLUMNS, Recorder, Run
 
 if TYPE_CHECKING:
     from fedfa.engine import Stop
@@ -139,7 +139,7 @@ class Live:
         }
 
 
-def finished(run: Run) -> dict[str, Any]:
+def over(run: Run) -> dict[str, Any]:
     """What a run that is over looks like, in the same form, from its records."""
     manifest, tally = run.manifest, Tally()
     outcomes = [ACCEPTED, *(text for text in run.updates["outcome"].unique().sort() if text != ACCEPTED)]
@@ -151,7 +151,7 @@ def finished(run: Run) -> dict[str, Any]:
     accepted, wall = len(run.accepted), manifest["wall_seconds"]
     return {
         **about(manifest, run.label, run.seed, manifest["concurrency"], manifest.get("clock", "virtual")),
-        "state": "finished",
+        "state": INTERRUPTED if run.unfinished else "finished",
         "ended": manifest["ended"],
         "wall_seconds": wall,
         "seconds": run.seconds,

@@ -6,13 +6,14 @@
       evaluations.parquet  one row per evaluation
       clients.parquet      one row per (client, label): examples
       manifest.json        versions, seed, machine, wall time, how it ended
+      unfinished.json      instead of the manifest, where the run was interrupted: the same of its rows so far
       checkpoint.npz       only while the run is unfinished
       live.json            only while the run is unfinished: what ``fedfa watch`` shows of it
 
 Every file is written beside its final name, flushed to disk (but for the last) and renamed, so a reader sees all of it
 or none.
-Rows reach ``*.parquet`` once, at the end, from memory or from the checkpoint: a resumed run therefore ends in the
-same bytes as one that was never interrupted.
+Rows reach ``*.parquet`` at the end, all of them, from memory or from the checkpoint: a resumed run therefore ends in
+the same bytes as one that was never interrupted.
 """
 
 import json
@@ -43,6 +44,8 @@ STEADY_OVER = 3
 """An accuracy is steady where the mean of so many evaluations shows it."""
 GIVEN_UP = ("diverged", "hopeless")
 """How the end of a run begins that made no sense to go on with."""
+INTERRUPTED = "interrupted"
+"""How a run ended that was asked to stop before its end."""
 
 UPDATE_COLUMNS: dict[str, Any] = {
     "seconds": np.float64,  # virtual time of the arrival
@@ -158,7 +161,7 @@ class Recorder:
 
 @dataclass(frozen=True)
 class Run:
-    """A finished run: its rows, and the questions one asks of them."""
+    """A run, as a rule to its end: its rows, and the questions one asks of them."""
 
     updates: pl.DataFrame
     evaluations: pl.DataFrame
@@ -178,6 +181,11 @@ class Run:
     @property
     def seed(self) -> int:
         return self.manifest["seed"]
+
+    @property
+    def unfinished(self) -> bool:
+        """Whether there is more to come: it was interrupted."""
+        return self.manifest["ended"] == INTERRUPTED
 
     def _first_at(self, accuracy: float) -> dict[str, Any] | None:
         hits = self.evaluations.filter(pl.col("accuracy") >= accuracy)
@@ -306,34 +314,52 @@ NEEDED = {*MADE_WITH, "label", "seed", "seconds", "version", "ended", "round_siz
 """Without these a manifest is not that of a run."""
 
 
+MANIFEST, UNFINISHED = "manifest.json", "unfinished.json"
+
+
 def write_run(folder: Path, run: Run) -> None:
-    """Write a finished run; the manifest last, for its presence means "complete"."""
+    """Write a run; the manifest last, for its presence means "complete". Of an interrupted run the longest is kept."""
+    if run.unfinished and _went_farther_before(folder, run):
+        return
     with atomic(folder / "updates.parquet") as file:
         run.updates.write_parquet(file, statistics=False)
     with atomic(folder / "evaluations.parquet") as file:
         run.evaluations.write_parquet(file, statistics=False)
     with atomic(folder / "clients.parquet") as file:
         run.clients.write_parquet(file, statistics=False)
-    with atomic(folder / "manifest.json") as file:
+    with atomic(folder / (UNFINISHED if run.unfinished else MANIFEST)) as file:
         file.write((json.dumps(run.manifest, indent=2) + "\n").encode())
-    for spent in (*folder.glob("checkpoint.npz"), *folder.glob(".checkpoint.npz.*"), *folder.glob("*live.json")):
-        spent.unlink(missing_ok=True)
+    if not run.unfinished:
+        for spent in (UNFINISHED, "checkpoint.npz", ".checkpoint.npz.*", "*live.json"):
+            for path in folder.glob(spent):
+                path.unlink(missing_ok=True)
 
 
-def read_run(folder: str | Path) -> Run:
-    """Read a finished run."""
+def _went_farther_before(folder: Path, run: Run) -> bool:
+    """Whether an interrupted run is there that went farther than this one; it may have been begun again."""
+    try:
+        before = read_run(folder, or_unfinished=True)
+    except RecordError:
+        return False
+    return before.manifest.get("fingerprint") == run.manifest.get("fingerprint") and before.seconds > run.seconds
+
+
+def read_run(folder: str | Path, *, or_unfinished: bool = False) -> Run:
+    """Read a finished run; also an interrupted one, as far as it went, if that will do."""
     folder = Path(folder)
-    if not (folder / "manifest.json").is_file():
+    names = [MANIFEST, UNFINISHED] if or_unfinished else [MANIFEST]
+    told_in = next((folder / name for name in names if (folder / name).is_file()), None)
+    if told_in is None:
         state = (
             "an unfinished run; continue it with the command that began it, and --resume"
-            if (folder / "checkpoint.npz").is_file()
+            if any((folder / name).is_file() for name in ("checkpoint.npz", UNFINISHED))
             else "no run"
         )
         raise RecordError(f"{folder}: holds {state}")
     try:
-        manifest = json.loads((folder / "manifest.json").read_text())
+        manifest = json.loads(told_in.read_text())
         if not isinstance(manifest, dict) or not manifest.keys() >= NEEDED:
-            raise ValueError("its manifest.json is not that of a run")
+            raise ValueError(f"its {told_in.name} is not that of a run")
         return Run(
             updates=pl.read_parquet(folder / "updates.parquet"),
             evaluations=pl.read_parquet(folder / "evaluations.parquet"),
@@ -353,23 +379,26 @@ def read_config(folder: Path) -> dict[str, Any]:
 
 
 def find_runs(folder: str | Path) -> list[Run]:
-    """The finished run in this folder, or all finished runs below it, by name."""
+    """The run in this folder, or all runs below it, by name; interrupted ones say so in their labels."""
     folder = Path(folder)
     require(folder.is_dir(), f"{folder}: no such folder; give one that a run or a comparison wrote")
-    places = sorted(manifest.parent for manifest in folder.rglob("manifest.json"))
+    places = sorted({manifest.parent for name in (MANIFEST, UNFINISHED) for manifest in folder.rglob(name)})
     if not places:
         if next(folder.rglob("checkpoint.npz"), None) is not None:
-            raise RecordError(f"{folder}: holds no finished run; go on with the command that began it, and --resume")
+            raise RecordError(
+                f"{folder}: holds only what was killed; go on with the command that began it, and --resume"
+            )
         raise RecordError(f"{folder}: holds no run; give a folder that a run or a comparison wrote")
-    return _told_apart([read_run(place) for place in places])
+    found = (read_run(place, or_unfinished=True) for place in places)
+    return _told_apart([_labelled(run, f"{run.label} (unfinished)") if run.unfinished else run for run in found])
 
 
 def find_run(folder: str | Path) -> Run:
     """The one finished run in this folder."""
     folder = Path(folder)
     require(folder.is_dir(), f"{folder}: no such folder; give one that 'fedfa run' wrote")
-    places = sorted(manifest.parent for manifest in folder.rglob("manifest.json"))
-    if folder in places or (folder / "checkpoint.npz").is_file():
+    places = sorted(manifest.parent for manifest in folder.rglob(MANIFEST))
+    if folder in places or any((folder / name).is_file() for name in ("checkpoint.npz", UNFINISHED)):
         return read_run(folder)
     if not places:
         raise RecordError(f"{folder}: holds no finished run; give a folder that 'fedfa run' wrote")
@@ -387,11 +416,13 @@ def _told_apart(runs: list[Run]) -> list[Run]:
         seeds.setdefault(run.label, []).append(run.seed)
     mixed = {label for label in settings if len(settings[label]) > 1 or len(set(seeds[label])) < len(seeds[label])}
     return [
-        replace(run, manifest=run.manifest | {"label": f"{run.label} ({run.folder.name})"})
-        if run.label in mixed and run.folder is not None
-        else run
+        _labelled(run, f"{run.label} ({run.folder.name})") if run.label in mixed and run.folder is not None else run
         for run in runs
     ]
+
+
+def _labelled(run: Run, label: str) -> Run:
+    return replace(run, manifest=run.manifest | {"label": label})
 
 
 def machine() -> dict[str, Any]:

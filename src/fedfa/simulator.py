@@ -96,11 +96,19 @@ def simulate(
         )
         if finished and folder is not None:
             return _same_run(folder, engine)
-        with executor.place.prepared():
-            run = engine.run(resume)
+        try:
+            with executor.place.prepared():
+                return _recorded(engine.run(resume), command, target)
+        except KeyboardInterrupt:
+            if len(engine.record.evaluations):
+                _recorded(engine.so_far(), command, target)
+            raise
+
+
+def _recorded(run: Run, command: str, target: float | None) -> Run:
     run.manifest.update(command=command, target=target)
-    if folder is not None:
-        write_run(folder, run)
+    if run.folder is not None:
+        write_run(run.folder, run)
     return run
 
 

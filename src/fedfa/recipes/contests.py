@@ -7,7 +7,7 @@ from typing import Any
 
 from fedfa.data import TEXTS
 from fedfa.experiment import Experiment
-from fedfa.recipes.contenders import Contender, contenders, extended, leading, some
+from fedfa.recipes.contenders import Contender, by_agreement, contenders, extended, leading, some
 from fedfa.recipes.lab import Contest, Lab, paper
 from fedfa.recipes.workloads import EMBEDDED, Split, Workload
 from fedfa.strategies import BY_NAME as STRATEGIES
@@ -112,16 +112,16 @@ def same_work(lab: Lab) -> list[Contest]:
 
 
 def windows(lab: Lab) -> list[Contest]:
-    return [
-        Contest(
-            f"{split.name}-windows",
-            workload.titled(split),
-            lab.experiment(workload, split, workload.sweep),
-            tuple(Contender(f"fedfa-param:window={k}", f"K = {k}", "fedfa-param") for k in WINDOWS),
-            "windows",
-        )
-        for workload, split in lab.last_splits()
-    ]
+    """Windows from small to large; on the hard split FedFa-Delta's too, in the time that every strategy has there."""
+    param = tuple(Contender(f"fedfa-param:window={k}", f"K = {k}", "fedfa-param") for k in WINDOWS)
+    delta = tuple(by_agreement(k, f"K = {k}, FedFa-Delta") for k in WINDOWS)
+    found = []
+    for workload, split in lab.splits():
+        mild = split is workload.splits[-1]
+        experiment = lab.experiment(workload, split, workload.sweep if mild else workload.same_time)
+        compared = param if mild else (*some(*in_flight(experiment), "fedavg"), *param, *delta)
+        found.append(Contest(f"{split.name}-windows", workload.titled(split), experiment, compared, "windows"))
+    return found
 
 
 def nothing(lab: Lab) -> list[Contest]:

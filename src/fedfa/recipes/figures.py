@@ -94,8 +94,8 @@ def figure2(lab: Lab, results: Results) -> Section:
 
 
 def figure3(lab: Lab, results: Results) -> Section:
-    section = _accuracy(results, "figure3", "Figure 3: accuracy over time", "seconds")
-    there = [(contest, runs) for contest, runs in results if runs]
+    section = _accuracy(lab, results, "figure3", "Figure 3: accuracy over time", "seconds")
+    there = [(contest, runs) for contest, runs in lab.with_begun(results) if runs]
     near = [near_target(contest, runs) for contest, runs in there]
     both = [figure for pair in zip(section.figures, near, strict=True) for figure in pair]
     grids = [grid for contest, runs in there for grid in (on_the_way(contest, runs), steps_and_speeds(contest, runs))]
@@ -103,15 +103,19 @@ def figure3(lab: Lab, results: Results) -> Section:
 
 
 def figure4(lab: Lab, results: Results) -> Section:
-    return _accuracy(results, "figure4", "Figure 4: accuracy over rounds", "rounds")
+    return _accuracy(lab, results, "figure4", "Figure 4: accuracy over rounds", "rounds")
 
 
-def _accuracy(results: Results, name: str, title: str, against: str) -> Section:
-    figures = [curves(contest, runs, name, against) for contest, runs in results if runs]
+def _accuracy(lab: Lab, results: Results, name: str, title: str, against: str) -> Section:
+    shown = lab.with_begun(results)
+    figures = [curves(contest, runs, name, against) for contest, runs in shown if runs]
     rows = [
         {"contest": contest.name} | asdict(row) for contest, runs in results for row in summarise(runs, contest.target)
     ]
-    text = [f"{describe(contest, runs)} {lacking(contest, runs)}".rstrip() for contest, runs in results]
+    text = [
+        f"{describe(contest, runs)} {lacking(contest, finished, runs)}".rstrip()
+        for (contest, finished), (_, runs) in zip(results, shown, strict=True)
+    ]
     if any(run.manifest["ended"] == "accuracy" for _, runs in results for run in runs):
         text.append("A curve that ends at the target was not run any further.")
     return Section(name, title, text, figures=figures, values={"rows": rows})
@@ -180,11 +184,15 @@ def curves(contest: Contest, runs: Sequence[Run], name: str, against: str = "sec
     return _titled(accuracy_figure(runs, against, contest.target), f"{name}-{contest.name}", contest.title)
 
 
-def lacking(contest: Contest, runs: Sequence[Run]) -> str:
-    """Which of the strategies have no run yet, as a sentence."""
-    there = {run.label for run in runs}
-    missing = [contender.title for contender in contest.contenders if contender.title not in there]
-    return f"{NOT_RUN.capitalize()}: {', '.join(missing)}." if missing else ""
+def lacking(contest: Contest, finished: Sequence[Run], runs: Sequence[Run]) -> str:
+    """Which of the strategies have no run yet, or none to its end, in a sentence each."""
+    to_its_end, there = {run.label for run in finished}, {run.label for run in runs}
+    titles = [contender.title for contender in contest.contenders]
+    missing = {
+        "As far as they went": [title for title in titles if title in there - to_its_end],
+        NOT_RUN.capitalize(): [title for title in titles if title not in there],
+    }
+    return " ".join(f"{which}: {', '.join(names)}." for which, names in missing.items() if names)
 
 
 # Figure 5: the window ------------------------------------------------------------------------------------------------
@@ -198,8 +206,9 @@ def figure5(lab: Lab, results: Results) -> Section:
         rows = []
         for contender in contest.contenders:
             own, row = [run for run in runs if run.label == contender.title], found.get(contender.title)
-            rows.append((contender.title, best_cell(row), *_shares(own), seeds_cell(lab, row)))
-        headers = ("Window", "Best (%)", "after a quarter of the time", "after half", "Seeds")
+            level = accuracy_cell(fmean(run.level(LEVEL_OVER) for run in own) if own else None)
+            rows.append((contender.title, best_cell(row), *_shares(own), level, seeds_cell(lab, row)))
+        headers = ("Window", "Best (%)", "after a quarter of the time", "after half", "Level (%)", "Seeds")
         grids.append(Grid(contest.title, headers, rows, describe(contest, runs)))
         if not runs:
             continue
@@ -208,7 +217,11 @@ def figure5(lab: Lab, results: Results) -> Section:
             replace(figure, name=f"figure5-{contest.name}", title=f"Best accuracy so far: {contest.title}",
                     caption=figure.caption.replace("Last evaluated", "Best so far"))
         )  # fmt: skip
-    text = ["FedFa-Param with different windows K; the curve keeps the best accuracy seen so far, as the paper's does."]
+    text = [
+        "FedFa-Param with different windows K, on the hard split FedFa-Delta by agreement and FedAvg beside it; the "
+        "curve keeps the best accuracy seen so far, as the paper's does. "
+        f"Level: the mean of the last {LEVEL_OVER} evaluations."
+    ]
     return Section("figure5", "Figure 5: window size K", text, grids, figures, {"rows": values})
 
 
@@ -229,7 +242,7 @@ def _shares(runs: Sequence[Run]) -> list[str]:
 
 
 def figure6(lab: Lab, results: Results) -> Section:
-    section = _accuracy(results, "figure6", "Figure 6: FedNova and FedProx, with and without FedFa", "seconds")
+    section = _accuracy(lab, results, "figure6", "Figure 6: FedNova and FedProx, with and without FedFa", "seconds")
     return replace(section, text=["Clients do unequal work, as in Table 5.", *section.text])
 
 

@@ -225,9 +225,19 @@ class Lab:
         return [(contest, self._named(contest, runs)) for contest in contests]
 
     def begun(self, contest: Contest, contender: Contender) -> list[Run]:
-        """What is there of a contender's runs that are not: shorter ones of the same settings, a seed each."""
+        """What is there of a contender's runs that are not: shorter or interrupted ones, a seed each."""
         points = (point for point in self._points(contest) if point.label == contender.spec)
-        return [run for point in points if (run := self.shelf.begun(point)) is not None]
+        runs = [run for point in points if (run := self.shelf.begun(point)) is not None]
+        return [replace(run, manifest=run.manifest | {"label": contender.title}) for run in runs]
+
+    def with_begun(self, results: Results) -> Results:
+        """The results, and of contenders without a run what is there of theirs."""
+        found = []
+        for contest, runs in results:
+            there = {run.label for run in runs}
+            lacking = [contender for contender in contest.contenders if contender.title not in there]
+            found.append((contest, [*runs, *(run for one in lacking for run in self.begun(contest, one))]))
+        return found
 
     def _named(self, contest: Contest, runs: Mapping[Path, Run]) -> list[Run]:
         titles = {contender.spec: contender.title for contender in contest.contenders}

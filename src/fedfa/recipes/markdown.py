@@ -37,7 +37,7 @@ def replaced(file: Path, lab: Lab, sections: Sequence[Section], results: Results
         for figure in section.figures:
             picture = os.path.relpath(lab.folder / "figures" / f"{figure.name}.png", file.parent)
             parts += [f"![{figure.title}]({Path(picture).as_posix()})", f"{figure.title}. {figure.caption}"]
-    runs = {run.folder: run.whole or run for _, own in results for run in own}
+    runs = {run.folder: run.whole or run for _, own in lab.with_begun(results) for run in own}
     parts += ["## The runs", *_runs(lab, list(runs.values())), names(results).as_markdown()]
     return "\n\n".join([f"{before}{BEGIN}", *parts, f"{END}{after}"])
 

@@ -3,13 +3,14 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from fedfa.comparison import Point, ingredients
 from fedfa.errors import ConfigError
 from fedfa.experiment import Experiment, from_table
-from fedfa.record import Run, read_config, read_run
+from fedfa.record import MANIFEST, UNFINISHED, Run, read_config, read_run
 
 UNTOUCHED = ("compare.", "data.folder", "engine.threads", "engine.check", "stop.diverged")
 OF_THE_MACHINE = {
@@ -59,23 +60,24 @@ class Shelf:
         return max(runs, key=lambda run: run.seconds, default=None)
 
     def _longer(self, point: Point) -> Iterator[Run]:
-        """Runs in other folders that took the point's course as far as it goes or further, cut at its end."""
+        """Runs that took the point's course as far as it goes or further, cut at its end."""
         for run in self._on_course(point):
             if (cut := run.cut(point.experiment.stop)) is not None:
                 yield cut
 
     def _on_course(self, point: Point) -> Iterator[Run]:
-        """Runs in other folders that took the point's course, however far."""
+        """Runs that took the point's course, however far: in other folders, and those that were interrupted."""
         wanted = _course(point.experiment, self.only_show)
-        for folder in self._finished(point.experiment.seed):
-            if folder != point.folder and _course_of(folder, self.only_show) == wanted:
-                yield read_run(folder)
+        for folder in self._recorded(point.experiment.seed):
+            own = folder == point.folder and is_finished(folder)
+            if not own and _course_of(folder, self.only_show) == wanted:
+                yield read_run(folder, or_unfinished=True)
 
-    def _finished(self, seed: int) -> list[Path]:
+    def _recorded(self, seed: int) -> list[Path]:
         """The folders of a seed's runs; looked for anew each time, unless nothing is made meanwhile."""
         if seed not in self._listed or not self.only_show:
-            manifests = sorted(self.folder.glob(f"*/*-seed{seed}*/manifest.json"))
-            self._listed[seed] = [manifest.parent for manifest in manifests]
+            there = (self.folder.glob(f"*/*-seed{seed}*/{name}") for name in (MANIFEST, UNFINISHED))
+            self._listed[seed] = sorted({manifest.parent for manifest in chain.from_iterable(there)})
         return self._listed[seed]
 
     def _same_data(self, point: Point, run: Run) -> bool:
@@ -92,7 +94,7 @@ class Shelf:
 
 
 def is_finished(folder: Path) -> bool:
-    return (folder / "manifest.json").exists()
+    return (folder / MANIFEST).exists()
 
 
 def recorded(run: Run) -> dict[str, Any]:
@@ -117,7 +119,7 @@ def settings(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 @cache
 def _course_of(folder: Path, only_show: bool) -> dict[str, Any]:
-    """The course of a finished run, which never changes; empty where it cannot be told."""
+    """The course of a run, which never changes; empty where it cannot be told."""
     try:
         config = read_config(folder)
         return _course(from_table(config), only_show) if config else {}

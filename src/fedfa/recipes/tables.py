@@ -18,7 +18,7 @@ NEARLY = 0.02
 THE_PAPERS_SPLIT = "cifar10-iid"
 """Tables 4 and 5 show CIFAR-10 without saying which split."""
 FAILED = "failed"
-NOT_RUN = "not run"
+NOT_RUN, NOT_TO_ITS_END = "not run", "not to its end"
 
 
 # The tables ----------------------------------------------------------------------------------------------------------
@@ -56,7 +56,7 @@ def _to_target(lab: Lab, results: Results, name: str, title: str, measure: str, 
                     _reported(reported),
                     _times(reported, their_best),
                     *([steady_cell(runs, row, near)] if measure == "time" else []),
-                    seeds_cell(lab, row, contest.target),
+                    NOT_TO_ITS_END if shorter else seeds_cell(lab, row, contest.target),
                     *([accuracy_cell(row.best_mean if row else None)] if whole else []),
                 )
             )
@@ -73,7 +73,7 @@ def _to_target(lab: Lab, results: Results, name: str, title: str, measure: str, 
     in_words = rounds_are if measure == "rounds" else times_are
     text = [
         f"“{FAILED}”: not every seed reached the target within the budget, or one diverged before its end; "
-        f"“{NOT_RUN}”: the runs are not there; “>”: only shorter ones are (same-time). {in_words}",
+        f"“{NOT_RUN}”: the runs are not there; “>”: only shorter or interrupted ones are. {in_words}",
         scale_note(lab, shown),
     ]
     return Section(name, title, text, grids, values={"cells": values})
@@ -189,8 +189,10 @@ def to_target(runs: Sequence[Run], row: Row | None, measure: str) -> str:
 
 
 def more_than(begun: Sequence[Run], measure: str) -> str:
-    """What shorter runs say of the ``time`` or the ``rounds`` to a target that they did not get to."""
-    return f"> {number(min(run.seconds if measure == 'time' else run.rounds for run in begun))}"
+    """What shorter runs say of the ``time`` or the ``rounds`` to a target that they did not get to, and how near."""
+    least = min(begun, key=lambda run: run.seconds)
+    best = accuracy_cell(fmean(run.best_accuracy for run in begun))
+    return f"> {number(least.seconds if measure == 'time' else least.rounds)} (best {best} %)"
 
 
 def steady_cell(runs: Sequence[Run], row: Row | None, accuracy: float) -> str:

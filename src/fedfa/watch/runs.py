@@ -9,12 +9,12 @@ from threading import Lock
 from typing import Any
 
 from fedfa.errors import RecordError
-from fedfa.live import FILE, finished
-from fedfa.record import read_run
+from fedfa.live import FILE, over
+from fedfa.record import MANIFEST, UNFINISHED, read_run
 
 MOST_RUNS = 100
 """Those under way are listed first."""
-_FILES = ("manifest.json", FILE, "checkpoint.npz")
+_FILES = (MANIFEST, FILE, UNFINISHED, "checkpoint.npz")
 
 
 class Runs:
@@ -58,9 +58,9 @@ class Runs:
         match path.name:
             case "live.json":
                 return json.loads(path.read_text())
-            case "manifest.json":
+            case "manifest.json" | "unfinished.json":
                 try:
-                    return finished(read_run(path.parent))
+                    return over(read_run(path.parent, or_unfinished=True))
                 except RecordError as error:
                     return {"state": str(error)}
             case _:
