@@ -95,6 +95,7 @@ def test_overrides_reach_the_objects() -> None:
         (["weather.jitter=5000"], "weather.jitter = 5000.0: must be between 0 and 10"),
         (["name=../escape"], "name = '../escape': must be a plain folder name"),
         (["strategy.one_slot_per_client=true", "strategy.window=60"], "with one_slot_per_client it never fills"),
+        (["data.clients=5000"], "data.clients = 5000: more than the 1438 examples there are"),
     ],
 )
 def test_wrong_settings_are_named_in_one_line(overrides: list[str], message: str) -> None:

@@ -384,11 +384,14 @@ def data_task(data: DataSettings, model: "ModelSettings", local: "LocalTraining"
     generator = np.random.Generator(np.random.Philox(key=keyed(seed, SPLIT)))
     rows, model = _read(data, model, generator)
     rows = rows.part(data.fraction, generator)
-    parts = partition(
-        data.partition, rows.train_targets.numpy(), data.clients, generator,
-        alpha=data.alpha, shards_per_client=data.shards_per_client, owners=rows.owners,
-        min_examples=data.min_examples, max_examples=data.max_examples,
-    )  # fmt: skip
+    try:
+        parts = partition(
+            data.partition, rows.train_targets.numpy(), data.clients, generator,
+            alpha=data.alpha, shards_per_client=data.shards_per_client, owners=rows.owners,
+            min_examples=data.min_examples, max_examples=data.max_examples,
+        )  # fmt: skip
+    except ConfigError as error:  # it begins with the key's name
+        raise ConfigError(f"data.{error}") from error
     shape, classes = tuple(rows.train_inputs.shape[1:]), rows.classes  # the model must not hold on to the data
     order, sizes = np.concatenate(parts), [len(part) for part in parts]
     inputs, targets = rows.train_inputs[order].split(sizes), rows.train_targets[order].split(sizes)
