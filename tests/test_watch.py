@@ -172,6 +172,10 @@ def test_a_run_that_is_over_leaves_no_live_file(tmp_path: Path) -> None:
     assert seen[0]["in_flight"] == 10
     assert json.loads((parts / "live.json").read_text())["state"] == "interrupted"
     assert Runs(parts).look()["."]["state"] == "interrupted"
+    records = shutil.copytree(parts, tmp_path / "records", ignore=shutil.ignore_patterns("live.json", "checkpoint.npz"))
+    left = Runs(records).look()["."]
+    assert left["state"] == "interrupted"
+    assert left["evaluations"] == json.loads((parts / "live.json").read_text())["evaluations"]
     simulate(parts, resume=True, stop=fedfa.Stop(updates=1))
     for folder in (whole, parts):
         assert not [path.name for path in folder.iterdir() if "live" in path.name]
