@@ -89,13 +89,14 @@ def test_the_most_informative_runs_come_first(tmp_path: Path) -> None:
     plan = here.plan(wanted)
     names = [str(point.folder.relative_to(tmp_path)) for point in plan]
     assert len(set(names)) == len(names)
-    mild = [name.removeprefix("cifar10-iid/").removesuffix("-seed0-to-target") for name in names[:13]]
+    mild = [name.removeprefix("cifar10-iid/").removesuffix("-seed0-to-target") for name in names[:14]]
     assert mild[:2] == ["fedfa-param_window=5", "fedfa-delta_window=5_anchor=bases"]
-    assert all(name.startswith("fedfa-delta_window=5_anchor=") for name in mild[2:5])
-    assert [name.split("_")[0] for name in mild[5:11]] == ["fedbuff"] * 2 + ["fedavg"] + [
+    assert mild[2] == "fedfa-delta_window=10_anchor=bases"
+    assert all(name.startswith("fedfa-delta_window=5_anchor=") for name in mild[3:6])
+    assert [name.split("_")[0] for name in mild[6:12]] == ["fedbuff"] * 2 + ["fedavg"] + [
         "port-urgent", "port-non-urgent", "fedasync"
     ]  # fmt: skip
-    assert all(name.startswith("fedfa-delta_window=5_server_lr") for name in mild[11:])
+    assert all(name.startswith("fedfa-delta_window=5_server_lr") for name in mild[12:])
     first = {name: min(n for n, found in enumerate(names) if found.startswith(name)) for name in (
         "cifar10-iid/", "cifar10-iid-search/", "cifar10-noniid-same-time/", "cifar10-noniid/",
         "cifar10-iid/fedfa-param_window=5-seed1", "sent140-noniid/",
@@ -103,11 +104,11 @@ def test_the_most_informative_runs_come_first(tmp_path: Path) -> None:
     )}  # fmt: skip
     assert list(first.values()) == sorted(first.values())
     on_hard = [n for n, name in enumerate(names) if name.startswith("cifar10-noniid/") and "seed0-to-target" in name]
-    assert max(on_hard[:8]) < first["cifar10-iid/fedfa-param_window=5-seed1"]  # the leading ones
-    assert min(on_hard[8:]) > first["cifar10-iid-unequal"]
+    assert max(on_hard[:9]) < first["cifar10-iid/fedfa-param_window=5-seed1"]  # the leading ones
+    assert min(on_hard[9:]) > first["cifar10-iid-unequal"]
     last_first_seed = max(n for n, name in enumerate(names) if "seed0" in name)
     early = [name for name in names[:last_first_seed] if "seed1" in name]
-    assert len(early) == 8  # FedFa, FedBuff and FedAvg on the mild split
+    assert len(early) == 9  # FedFa, FedBuff and FedAvg on the mild split
     assert all(name.startswith("cifar10-iid/") for name in early)
     tasks = [comparison.ingredients(point.experiment) for point in plan if point.rank < (1, 0)]
     assert len(set(tasks)) == 1

@@ -28,9 +28,10 @@ def contenders(window: int, concurrency: int) -> tuple[Contender, ...]:
     FedBuff twice: as the common frameworks have it (the mean of K models, new work in batches), and as its own paper
     has it (differences, stale ones count less, new work at once). FedFa-Delta with three steps from the current model,
     and three from the models that its clients started from, spelt out, so that records keep their meaning whatever
-    the defaults become.
+    the defaults become; and with a window as large as what is in flight, where the usual one is smaller.
     """
     k = window
+    as_in_flight = (by_agreement(concurrency, "FedFa-Delta, K = M_c", 1),) if window < concurrency else ()
     return (
         Contender("fedavg", "FedAvg", "fedavg", 3),
         Contender("fedasync", "FedAsync", "fedasync", 5),
@@ -40,6 +41,7 @@ def contenders(window: int, concurrency: int) -> tuple[Contender, ...]:
         Contender(f"port-non-urgent:buffer={k}", "Port-Non-Urgent", "port-non-urgent", 4),
         Contender(f"fedfa-param:window={k}", "FedFa-Param", "fedfa-param"),
         by_agreement(k, "FedFa-Delta by agreement", 1),
+        *as_in_flight,
         Contender(f"fedfa-delta:window={k}:anchor=model", "FedFa-Delta 1/M_c", "fedfa-delta", 1),
         at_pace(k, concurrency, "FedFa-Delta at FedAvg's pace", 1),
         Contender(f"fedfa-delta:window={k}:anchor=bases:server_lr=1.5", "FedFa-Delta 1.5 from bases", "fedfa-delta", 1),
