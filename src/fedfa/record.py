@@ -385,9 +385,8 @@ def find_runs(folder: str | Path) -> list[Run]:
     places = sorted({manifest.parent for name in (MANIFEST, UNFINISHED) for manifest in folder.rglob(name)})
     if not places:
         if next(folder.rglob("checkpoint.npz"), None) is not None:
-            raise RecordError(
-                f"{folder}: holds only what was killed; go on with the command that began it, and --resume"
-            )
+            how = "wait for it, or go on with the command that began it, and --resume"
+            raise RecordError(f"{folder}: holds no finished run yet; {how}")
         raise RecordError(f"{folder}: holds no run; give a folder that a run or a comparison wrote")
     found = (read_run(place, or_unfinished=True) for place in places)
     return _told_apart([_labelled(run, f"{run.label} (unfinished)") if run.unfinished else run for run in found])

@@ -100,7 +100,7 @@ def simulate(
             with executor.place.prepared():
                 return _recorded(engine.run(resume), command, target)
         except KeyboardInterrupt:
-            if len(engine.record.evaluations):
+            if folder is not None and len(engine.record.evaluations):
                 _recorded(engine.so_far(), command, target)
             raise
 
