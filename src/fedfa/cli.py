@@ -157,7 +157,7 @@ def compare(
         print(json.dumps(summary | {"folder": str(folder), "report": str(page)}))
 
 
-@app.command()
+@app.command(short_help="Write the report page and figures of runs anew.")
 def report(
     folder: Annotated[Path, typer.Argument(help="A run's folder, or one that holds several runs.")],
     target: Annotated[float | None, typer.Option(help="Accuracy to reach; by default the one the runs had.")] = None,
