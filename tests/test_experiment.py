@@ -9,6 +9,7 @@ import pytest
 import fedfa
 from fedfa.comparison import points
 from fedfa.experiment import from_table, load_experiment
+from fedfa.record import read_run
 from fedfa.settings import parse_override, to_toml
 
 TEMPLATE = Path(fedfa.__file__).parent / "template.toml"
@@ -255,6 +256,18 @@ def test_config_always_belongs_to_its_records(tmp_path: Path) -> None:
     (tmp_path / "config.toml").write_text("left by something else")
     from_table(base | {"stop": {"updates": 5}}).run(tmp_path)
     assert load_experiment(tmp_path / "config.toml").stop.updates == 5
+    left = tmp_path / "left"
+    with pytest.raises(KeyboardInterrupt):
+        from_table(base | {"stop": {"updates": 10**6}}).run(left, interrupted=lambda: True)
+    (left / "checkpoint.npz").unlink()
+    slow = {"local": {"lr": 0.01}, "stop": {"updates": 10**6}}
+    with pytest.raises(fedfa.RecordError, match="holds an unfinished run"):
+        from_table(base | slow).run(left)
+    assert load_experiment(left / "config.toml").local.lr == read_run(left, or_unfinished=True).manifest["local"]["lr"]
+    with pytest.raises(KeyboardInterrupt):  # without a checkpoint it begins anew, and these are its own rows
+        from_table(base | slow).run(left, resume=True, interrupted=lambda: True)
+    assert load_experiment(left / "config.toml").local.lr == 0.01
+    assert read_run(left, or_unfinished=True).manifest["local"]["lr"] == 0.01
     taken = tmp_path / "file"
     taken.touch()
     with pytest.raises(fedfa.ConfigError, match="is a file; give a folder"):

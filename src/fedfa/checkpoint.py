@@ -21,7 +21,7 @@ from torch import Tensor
 from fedfa.errors import ConfigError, RecordError
 from fedfa.executors.base import Trained
 from fedfa.place import CPU, Place, as_array
-from fedfa.record import atomic
+from fedfa.record import CHECKPOINT, atomic
 from fedfa.weather import Delay
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def save(engine: "Simulation", wall_seconds: float) -> None:
         "idle_moved": _as_array(engine.idle.moved),
         "finished": {dispatch: done.state_dict() for dispatch, done in engine.executor.finished().items()},
     }
-    write_tree(engine.folder / "checkpoint.npz", state)
+    write_tree(engine.folder / CHECKPOINT, state)
 
 
 def load(engine: "Simulation") -> bool:
@@ -69,7 +69,7 @@ def load(engine: "Simulation") -> bool:
 
     if engine.folder is None:
         raise ConfigError("resume: needs the folder of the run to continue (out)")
-    path = engine.folder / "checkpoint.npz"
+    path = engine.folder / CHECKPOINT
     if not path.exists():
         return False
     state = read_tree(path, engine.place)

@@ -28,7 +28,7 @@ from fedfa.engine import Stop
 from fedfa.errors import RecordError, in_a_line, require
 from fedfa.executors.base import Trained
 from fedfa.live import Live
-from fedfa.record import ACCEPTED, Run, atomic, read_run, write_run
+from fedfa.record import ACCEPTED, CHECKPOINT, INTERRUPTED, Run, atomic, is_finished, read_run, write_run
 from fedfa.strategies import Port
 from fedfa.task import Task
 from fedfa.weather import CHOICE, keyed
@@ -160,7 +160,7 @@ class Deployment(Course):
 
     def run(self, resume: bool = False) -> Run:
         """Train until the stop; with ``resume``, continue the unfinished run in the folder."""
-        if resume and (self.folder / "manifest.json").exists():
+        if resume and is_finished(self.folder):
             return self._finished_run()
         try:
             with np.errstate(over="ignore"):  # a client's absurd numbers are refused, not warned about
@@ -174,7 +174,7 @@ class Deployment(Course):
                     self._save_if_due()
                 return self._finish(ended)
         except BaseException as error:
-            self._live.end(self, "interrupted" if isinstance(error, KeyboardInterrupt) else in_a_line(error))
+            self._live.end(self, INTERRUPTED if isinstance(error, KeyboardInterrupt) else in_a_line(error))
             raise
         finally:
             if self._journal is not None:
@@ -420,9 +420,9 @@ class Deployment(Course):
     # Beginning, saving, continuing -----------------------------------------------------------------------------------
 
     def _begin(self) -> None:
-        if (self.folder / "manifest.json").exists():
+        if is_finished(self.folder):
             raise RecordError(f"{self.folder}: holds a finished run; choose another folder")
-        if (self.folder / "checkpoint.npz").exists() or (self.folder / journal.FOLDER).exists():
+        if (self.folder / CHECKPOINT).exists() or (self.folder / journal.FOLDER).exists():
             raise RecordError(
                 f"{self.folder}: holds an unfinished run; continue it with resume, or choose another folder"
             )
@@ -440,7 +440,7 @@ class Deployment(Course):
         if not folder.is_dir():
             raise RecordError(f"{self.folder}: holds no unfinished run to resume; check the folder's name")
         self._journal = journal.Journal(folder)
-        first = self._load() if (self.folder / "checkpoint.npz").exists() else 0
+        first = self._load() if (self.folder / CHECKPOINT).exists() else 0
         for entry in journal.read(folder, first):
             if entry.header["kind"] == "begin":
                 checkpoint.check_same(self, entry.header["fingerprint"])
@@ -470,14 +470,14 @@ class Deployment(Course):
         """A checkpoint, after which the journal starts anew."""
         assert self._journal is not None
         state = checkpoint.common_state(self, *_SAVED) | {"segment": self._journal.next_segment()}
-        checkpoint.write_tree(self.folder / "checkpoint.npz", state)
+        checkpoint.write_tree(self.folder / CHECKPOINT, state)
         if not self.keep_updates:
             self._journal.drop_before(state["segment"])
         self._saved_at = self._clock()
 
     def _load(self) -> int:
         """Read the checkpoint; the number of the first journal segment after it."""
-        state = checkpoint.read_tree(self.folder / "checkpoint.npz")
+        state = checkpoint.read_tree(self.folder / CHECKPOINT)
         for flight in checkpoint.restore_common(self, state, *_SAVED):
             self.in_flight[flight["client"]] = OnTheWay(**flight)
         self.benched = {client: (failures, until) for client, (failures, until) in self.benched.items()}

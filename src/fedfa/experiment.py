@@ -174,7 +174,7 @@ class Experiment:
 
         ``task`` is what ``make_task`` made before, for several runs on the same data.
         """
-        from fedfa.record import atomic
+        from fedfa.record import atomic, is_begun, is_finished
         from fedfa.simulator import simulate
 
         strategy, task = self.make_strategy(), task or self.make_task()
@@ -187,7 +187,7 @@ class Experiment:
 
         if out is not None:
             require(not out.exists() or out.is_dir(), f"{out}: is a file; give a folder")
-        fresh = out is not None and not any((out / name).exists() for name in ("checkpoint.npz", "manifest.json"))
+        fresh = out is not None and not is_begun(out) and not is_finished(out)
         if fresh:
             write_config()
         try:
@@ -199,6 +199,9 @@ class Experiment:
                 checkpoint_seconds=self.engine.checkpoint_seconds, out=out, resume=resume, label=label,
                 command=command, target=self.compare.target, interrupted=interrupted, progress=progress,
             )  # fmt: skip
+        except KeyboardInterrupt:
+            write_config()  # to the rows so far
+            raise
         except FedfaError:
             if fresh and out is not None and {path.name for path in out.iterdir()} <= {"config.toml", "live.json"}:
                 for path in out.iterdir():  # a run that never began leaves nothing behind

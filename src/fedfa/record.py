@@ -187,6 +187,9 @@ class Run:
         """Whether there is more to come: it was interrupted."""
         return self.manifest["ended"] == INTERRUPTED
 
+    def labelled(self, label: str) -> "Run":
+        return replace(self, manifest=self.manifest | {"label": label})
+
     def _first_at(self, accuracy: float) -> dict[str, Any] | None:
         hits = self.evaluations.filter(pl.col("accuracy") >= accuracy)
         return hits.row(0, named=True) if len(hits) else None
@@ -314,7 +317,16 @@ NEEDED = {*MADE_WITH, "label", "seed", "seconds", "version", "ended", "round_siz
 """Without these a manifest is not that of a run."""
 
 
-MANIFEST, UNFINISHED = "manifest.json", "unfinished.json"
+MANIFEST, UNFINISHED, CHECKPOINT = "manifest.json", "unfinished.json", "checkpoint.npz"
+
+
+def is_finished(folder: Path) -> bool:
+    return (folder / MANIFEST).is_file()
+
+
+def is_begun(folder: Path) -> bool:
+    """Whether something of a run is there that has not come to its end."""
+    return not is_finished(folder) and any((folder / name).is_file() for name in (UNFINISHED, CHECKPOINT))
 
 
 def write_run(folder: Path, run: Run) -> None:
@@ -330,7 +342,7 @@ def write_run(folder: Path, run: Run) -> None:
     with atomic(folder / (UNFINISHED if run.unfinished else MANIFEST)) as file:
         file.write((json.dumps(run.manifest, indent=2) + "\n").encode())
     if not run.unfinished:
-        for spent in (UNFINISHED, "checkpoint.npz", ".checkpoint.npz.*", "*live.json"):
+        for spent in (UNFINISHED, CHECKPOINT, f".{CHECKPOINT}.*", "*live.json"):
             for path in folder.glob(spent):
                 path.unlink(missing_ok=True)
 
@@ -352,7 +364,7 @@ def read_run(folder: str | Path, *, or_unfinished: bool = False) -> Run:
     if told_in is None:
         state = (
             "an unfinished run; continue it with the command that began it, and --resume"
-            if any((folder / name).is_file() for name in ("checkpoint.npz", UNFINISHED))
+            if is_begun(folder)
             else "no run"
         )
         raise RecordError(f"{folder}: holds {state}")
@@ -384,12 +396,12 @@ def find_runs(folder: str | Path) -> list[Run]:
     require(folder.is_dir(), f"{folder}: no such folder; give one that a run or a comparison wrote")
     places = sorted({manifest.parent for name in (MANIFEST, UNFINISHED) for manifest in folder.rglob(name)})
     if not places:
-        if next(folder.rglob("checkpoint.npz"), None) is not None:
+        if next(folder.rglob(CHECKPOINT), None) is not None:
             how = "wait for it, or go on with the command that began it, and --resume"
             raise RecordError(f"{folder}: holds no finished run yet; {how}")
         raise RecordError(f"{folder}: holds no run; give a folder that a run or a comparison wrote")
     found = (read_run(place, or_unfinished=True) for place in places)
-    return _told_apart([_labelled(run, f"{run.label} (unfinished)") if run.unfinished else run for run in found])
+    return _told_apart([run.labelled(f"{run.label} (unfinished)") if run.unfinished else run for run in found])
 
 
 def find_run(folder: str | Path) -> Run:
@@ -397,7 +409,7 @@ def find_run(folder: str | Path) -> Run:
     folder = Path(folder)
     require(folder.is_dir(), f"{folder}: no such folder; give one that 'fedfa run' wrote")
     places = sorted(manifest.parent for manifest in folder.rglob(MANIFEST))
-    if folder in places or any((folder / name).is_file() for name in ("checkpoint.npz", UNFINISHED)):
+    if folder in places or is_begun(folder):
         return read_run(folder)
     if not places:
         raise RecordError(f"{folder}: holds no finished run; give a folder that 'fedfa run' wrote")
@@ -415,13 +427,9 @@ def _told_apart(runs: list[Run]) -> list[Run]:
         seeds.setdefault(run.label, []).append(run.seed)
     mixed = {label for label in settings if len(settings[label]) > 1 or len(set(seeds[label])) < len(seeds[label])}
     return [
-        _labelled(run, f"{run.label} ({run.folder.name})") if run.label in mixed and run.folder is not None else run
+        run.labelled(f"{run.label} ({run.folder.name})") if run.label in mixed and run.folder is not None else run
         for run in runs
     ]
-
-
-def _labelled(run: Run, label: str) -> Run:
-    return replace(run, manifest=run.manifest | {"label": label})
 
 
 def machine() -> dict[str, Any]:

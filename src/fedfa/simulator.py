@@ -8,7 +8,7 @@ from typing import Any
 from fedfa.core import Strategy
 from fedfa.engine import Simulation, Stop
 from fedfa.errors import RecordError, require
-from fedfa.record import Run, read_run, write_run
+from fedfa.record import Run, is_begun, is_finished, read_run, write_run
 from fedfa.settings import build
 from fedfa.weather import Weather, weather_from
 
@@ -68,10 +68,10 @@ def simulate(
     require(evaluate_every >= 1, f"evaluate_every = {evaluate_every}: must be at least 1")
     require(threads >= 1, f"threads = {threads}: must be at least 1")
     folder = None if out is None else Path(out)
-    finished = folder is not None and (folder / "manifest.json").exists()
+    finished = folder is not None and is_finished(folder)
     if finished and not resume:
         raise RecordError(f"{folder}: holds a finished run; choose another folder")
-    if folder is not None and not resume and (folder / "checkpoint.npz").exists():
+    if folder is not None and not resume and is_begun(folder):
         raise RecordError(f"{folder}: holds an unfinished run; continue it with resume, or choose another folder")
     with ExitStack() as afterwards:
         afterwards.callback(torch.set_num_threads, torch.get_num_threads())

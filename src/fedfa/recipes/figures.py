@@ -94,8 +94,9 @@ def figure2(lab: Lab, results: Results) -> Section:
 
 
 def figure3(lab: Lab, results: Results) -> Section:
-    section = _accuracy(lab, results, "figure3", "Figure 3: accuracy over time", "seconds")
-    there = [(contest, runs) for contest, runs in lab.with_begun(results) if runs]
+    shown = lab.with_begun(results)
+    section = _accuracy(results, shown, "figure3", "Figure 3: accuracy over time", "seconds")
+    there = [(contest, runs) for contest, runs in shown if runs]
     near = [near_target(contest, runs) for contest, runs in there]
     both = [figure for pair in zip(section.figures, near, strict=True) for figure in pair]
     grids = [grid for contest, runs in there for grid in (on_the_way(contest, runs), steps_and_speeds(contest, runs))]
@@ -103,11 +104,10 @@ def figure3(lab: Lab, results: Results) -> Section:
 
 
 def figure4(lab: Lab, results: Results) -> Section:
-    return _accuracy(lab, results, "figure4", "Figure 4: accuracy over rounds", "rounds")
+    return _accuracy(results, lab.with_begun(results), "figure4", "Figure 4: accuracy over rounds", "rounds")
 
 
-def _accuracy(lab: Lab, results: Results, name: str, title: str, against: str) -> Section:
-    shown = lab.with_begun(results)
+def _accuracy(results: Results, shown: Results, name: str, title: str, against: str) -> Section:
     figures = [curves(contest, runs, name, against) for contest, runs in shown if runs]
     rows = [
         {"contest": contest.name} | asdict(row) for contest, runs in results for row in summarise(runs, contest.target)
@@ -242,7 +242,8 @@ def _shares(runs: Sequence[Run]) -> list[str]:
 
 
 def figure6(lab: Lab, results: Results) -> Section:
-    section = _accuracy(lab, results, "figure6", "Figure 6: FedNova and FedProx, with and without FedFa", "seconds")
+    title = "Figure 6: FedNova and FedProx, with and without FedFa"
+    section = _accuracy(results, lab.with_begun(results), "figure6", title, "seconds")
     return replace(section, text=["Clients do unequal work, as in Table 5.", *section.text])
 
 

@@ -224,25 +224,24 @@ class Lab:
                     runs[point.folder] = longer
         return [(contest, self._named(contest, runs)) for contest in contests]
 
-    def begun(self, contest: Contest, contender: Contender) -> list[Run]:
-        """What is there of a contender's runs that are not: shorter or interrupted ones, a seed each."""
-        points = (point for point in self._points(contest) if point.label == contender.spec)
-        runs = [run for point in points if (run := self.shelf.begun(point)) is not None]
-        return [replace(run, manifest=run.manifest | {"label": contender.title}) for run in runs]
-
     def with_begun(self, results: Results) -> Results:
-        """The results, and of contenders without a run what is there of theirs."""
+        """The results, and of contenders without a run what is there of theirs: shorter or interrupted ones."""
         found = []
         for contest, runs in results:
             there = {run.label for run in runs}
-            lacking = [contender for contender in contest.contenders if contender.title not in there]
-            found.append((contest, [*runs, *(run for one in lacking for run in self.begun(contest, one))]))
+            lacking = {c.spec: c.title for c in contest.contenders if c.title not in there}
+            begun = [
+                run.labelled(lacking[point.label])
+                for point in self._points(contest)
+                if point.label in lacking and (run := self.shelf.begun(point)) is not None
+            ]
+            found.append((contest, [*runs, *begun]))
         return found
 
     def _named(self, contest: Contest, runs: Mapping[Path, Run]) -> list[Run]:
         titles = {contender.spec: contender.title for contender in contest.contenders}
         named = [
-            replace(run, manifest=run.manifest | {"label": titles[point.label]})
+            run.labelled(titles[point.label])
             for point in self._points(contest)
             for run in [runs.get(full_length(point.folder)) or runs.get(point.folder)]
             if run is not None

@@ -10,7 +10,7 @@ from typing import Any
 from fedfa.comparison import Point, ingredients
 from fedfa.errors import ConfigError
 from fedfa.experiment import Experiment, from_table
-from fedfa.record import MANIFEST, UNFINISHED, Run, read_config, read_run
+from fedfa.record import MANIFEST, UNFINISHED, Run, is_finished, read_config, read_run
 
 UNTOUCHED = ("compare.", "data.folder", "engine.threads", "engine.check", "stop.diverged")
 OF_THE_MACHINE = {
@@ -91,10 +91,6 @@ class Shelf:
                     raise
                 self._digests[key] = ""
         return self._digests[key] in ("", run.manifest["digest"])
-
-
-def is_finished(folder: Path) -> bool:
-    return (folder / MANIFEST).exists()
 
 
 def recorded(run: Run) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import asdict
-from itertools import chain
 from statistics import fmean
 from typing import Any
 
@@ -10,7 +9,7 @@ from fedfa.recipes.contenders import Contender
 from fedfa.recipes.lab import Contest, Lab, Results, Section, describe, paper
 from fedfa.record import Run
 from fedfa.report.grid import Grid
-from fedfa.report.shapes import number
+from fedfa.report.shapes import by_label, number
 from fedfa.report.tables import Row, accuracy_cell, percent, summarise
 
 NEARLY = 0.02
@@ -33,11 +32,10 @@ def table2(lab: Lab, results: Results) -> Section:
 
 
 def _to_target(lab: Lab, results: Results, name: str, title: str, measure: str, unit: str) -> Section:
-    grids, values, shown = [], [], []
-    for contest, runs in results:
+    grids, values, shown = [], [], lab.with_begun(results)
+    for (contest, runs), (_, known) in zip(results, shown, strict=True):
         rows = {row.label: row for row in summarise(runs, contest.target)}
-        begun = {c.title: lab.begun(contest, c) for c in contest.contenders if c.title not in rows}
-        shown.append((contest, [*runs, *chain.from_iterable(begun.values())]))
+        begun = by_label([run for run in known if run.label not in rows])
         theirs = paper()[name].get(contest.name, {})
         ours = {label: getattr(row, f"{measure}_mean") if row.complete else None for label, row in rows.items()}
         best, their_best = _least(ours.values()), _least(theirs.get(c.row) for c in contest.contenders)
@@ -64,7 +62,8 @@ def _to_target(lab: Lab, results: Results, name: str, title: str, measure: str, 
         steady = (f"Ours, mean of 3 at {percent(near)} (s)",) if measure == "time" else ()
         headers = ("Strategy", f"Ours ({unit})", "× best", f"Paper ({unit})", "× best", *steady, "Seeds")
         headers += ("Best (%)",) if whole else ()
-        grids.append(Grid(f"{contest.title}: {percent(contest.target)}{goal}", headers, cells, describe(*shown[-1])))
+        heading = f"{contest.title}: {percent(contest.target)}{goal}"
+        grids.append(Grid(heading, headers, cells, describe(contest, known)))
     rounds_are = "A round is M_c updates for FedAvg, K updates for the others (one for FedAsync)."
     times_are = (
         "A run's time is that of the first evaluation at the target, which favours rules whose accuracy jumps; beside "

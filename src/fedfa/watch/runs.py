@@ -10,11 +10,11 @@ from typing import Any
 
 from fedfa.errors import RecordError
 from fedfa.live import FILE, over
-from fedfa.record import MANIFEST, UNFINISHED, read_run
+from fedfa.record import CHECKPOINT, MANIFEST, UNFINISHED, read_run
 
 MOST_RUNS = 100
 """Those under way are listed first."""
-_FILES = (MANIFEST, FILE, UNFINISHED, "checkpoint.npz")
+_FILES = (MANIFEST, FILE, UNFINISHED, CHECKPOINT)
 
 
 class Runs:
