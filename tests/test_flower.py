@@ -21,7 +21,8 @@ import pytest
 pytest.importorskip("flwr")
 
 from fedfa import journal
-from fedfa.flower.local import CONNECTION, Federation, free_port
+from fedfa.errors import EngineError
+from fedfa.flower.local import CONNECTION, Federation
 from fedfa.record import read_run
 from test_deployment import assert_journal_gives
 
@@ -62,6 +63,11 @@ def count(folder: Path, kind: str) -> int:
 def losses(folder: Path) -> list[str]:
     """Why answers did not come or could not be used, in a run under way."""
     return [entry["outcome"] for entry in entries(folder) if entry["kind"] == "lost"]
+
+
+def connected(federation: Federation) -> int:
+    """How many nodes have reported to the SuperLink so far."""
+    return (federation.folder / "superlink.log").read_text().count("Activated node_id")
 
 
 def finished(folder: Path) -> Callable[[], bool]:
@@ -126,6 +132,7 @@ def model_of(folder: Path):
 @pytest.mark.parametrize("federation", [4], indirect=True)
 def test_digits_to_90_per_cent(tmp_path: Path, federation: Federation) -> None:
     out = tmp_path / "run"
+    wait_until(lambda: connected(federation) == 4, 90, federation, "four nodes")
     federation.start_run(EXAMPLE, {"out": str(out)}, quiet=True)
     wait_until(finished(out), 240, federation, "90 % on the digits")
     run = read_run(out)
@@ -135,12 +142,40 @@ def test_digits_to_90_per_cent(tmp_path: Path, federation: Federation) -> None:
     assert set(run.accepted["client"]) == {0, 1, 2, 3}
 
 
+def test_no_two_federations_are_given_the_same_port(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fedfa.flower.local.PORTS", range(20000, 20006))
+    made: list[Federation] = []
+    with pytest.raises(EngineError, match="no port from 20000 to 20005 is free"):
+        made.extend(Federation(folder=tmp_path) for _ in range(7))
+    ports = {each.port for each in made}
+    assert len(ports) == len(made)
+    made[0].close()
+    again = Federation(folder=tmp_path)
+    assert again.port == made[0].port
+    for each in (again, *made):
+        each.close()
+
+
+def test_a_daemon_that_ends_by_itself_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    federation = Federation(folder=tmp_path)
+    monkeypatch.setattr(federation, "start_run", lambda app, config: federation._popen(["sleep", "1"], None))
+    federation.start("node0", "sh", "-c", "echo the port is taken; exit 1")
+    federation.run(EXAMPLE, {})
+    federation.close()
+    assert [record.getMessage() for record in caplog.records] == [
+        "node0 ended by itself; its last words: the port is taken"
+    ]
+
+
 class SlowUplink:
     """A proxy that lets only so many bytes a second through to the SuperLink."""
 
     def __init__(self, port: int, bytes_per_second: float) -> None:
-        self.port, self._target, self._rate = free_port(), port, bytes_per_second
-        self._sockets = [socket.create_server(("127.0.0.1", self.port))]
+        self._target, self._rate = port, bytes_per_second
+        self._sockets = [socket.create_server(("127.0.0.1", 0))]
+        self.port: int = self._sockets[0].getsockname()[1]
         threading.Thread(target=self._accept, daemon=True).start()
 
     def _accept(self) -> None:

@@ -8,7 +8,9 @@ For trying an app out, and for tests. When it is left, also by an exception or C
 
 import contextlib
 import json
+import logging
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -22,11 +24,15 @@ from typing import IO, Any
 
 from fedfa.errors import EngineError
 
+logger = logging.getLogger("fedfa")
+
 MARK = "FEDFA_FEDERATION"
 """Environment variable by which all processes of a federation are found again, also those that daemons start."""
 PATIENCE = 60.0
 """Seconds a daemon may take to start."""
 CONNECTION = "here"
+PORTS = range(20000, 32000)
+"""Below those that the kernel gives to connections: it could give one away before the daemon has taken it."""
 
 
 class Federation:
@@ -42,10 +48,12 @@ class Federation:
         self.folder = folder or Path(self._temporary.name)  # pyright: ignore[reportOptionalMemberAccess]
         self.num_nodes = nodes
         self.mark = uuid.uuid4().hex
-        self.port = free_port()
         self._security, self._connection = security or (["--insecure"], "insecure = true")
         self._started: list[subprocess.Popen[bytes]] = []
+        self._daemons: dict[str, subprocess.Popen[bytes]] = {}
         self._logs: list[IO[bytes]] = []
+        self._reservations: list[socket.socket] = []
+        self.port = self._reserve_port()
         programs = str(Path(sys.executable).parent)
         self.environment = {
             **os.environ,
@@ -77,7 +85,12 @@ class Federation:
     def start(self, name: str, *command: str) -> subprocess.Popen[bytes]:
         """Start a daemon, which logs into NAME.log."""
         self._logs.append((self.folder / f"{name}.log").open("ab"))
-        return self._popen(command, self._logs[-1])
+        self._daemons[name] = self._popen(command, self._logs[-1])
+        return self._daemons[name]
+
+    def _last_words(self, name: str) -> str:
+        lines = (self.folder / f"{name}.log").read_text(errors="replace").split("\n")
+        return next(filter(None, map(str.strip, reversed(lines))), "none")
 
     def _popen(self, command: Sequence[str], output: IO[bytes] | None) -> subprocess.Popen[bytes]:
         process = subprocess.Popen(
@@ -98,7 +111,7 @@ class Federation:
             with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port), timeout=1):
                 return
             time.sleep(0.1)
-        raise EngineError(f"the SuperLink did not start; see {self.folder / 'superlink.log'}")
+        raise EngineError(f"the SuperLink did not start; its last words: {self._last_words('superlink')}")
 
     def start_node(
         self, number: int, *, port: int | None = None, config: str = "", security: Sequence[str] = ("--insecure",)
@@ -106,7 +119,7 @@ class Federation:
         """Start SuperNode ``number``, perhaps with a proxy's port, with more in its node config or with other keys."""
         return self.start(
             f"node{number}", "flower-supernode", *security,
-            "--superlink", f"127.0.0.1:{port or self.port}", "--port", str(free_port()),
+            "--superlink", f"127.0.0.1:{port or self.port}", "--port", str(self._reserve_port()),
             "--node-config", f"partition-id={number} num-partitions={max(self.num_nodes, number + 1)} {config}",
         )  # fmt: skip
 
@@ -122,9 +135,16 @@ class Federation:
         """The same, to its end."""
         process = self.start_run(app, config)
         while (code := process.poll()) is None:
+            self._tell_of_the_dead()
             time.sleep(0.2)  # wait() would be deaf to Ctrl-C when another thread gets the signal
         if code:
             raise EngineError(f"flwr run ended with exit status {code}; see above")
+
+    def _tell_of_the_dead(self) -> None:
+        for name, daemon in list(self._daemons.items()):
+            if daemon.poll() is not None:
+                del self._daemons[name]
+                logger.warning("%s ended by itself; its last words: %s", name, self._last_words(name))
 
     def processes(self, program: str = "") -> list[int]:
         """Ids of this federation's processes, whoever started them, whose command line holds this word."""
@@ -138,6 +158,21 @@ class Federation:
                 continue
         return found
 
+    def _reserve_port(self) -> int:
+        """A free port, for this federation alone: a daemon takes seconds to take it, and others look for ports too."""
+        for port in random.SystemRandom().sample(PORTS, len(PORTS)):
+            name = socket.socket(socket.AF_UNIX)
+            try:
+                name.bind(f"\0fedfa-port-{port}")  # gone with this process, however it ends
+                with socket.socket() as probe:
+                    probe.bind(("127.0.0.1", port))
+            except OSError:
+                name.close()
+                continue
+            self._reservations.append(name)
+            return port
+        raise EngineError(f"no port from {PORTS.start} to {PORTS.stop - 1} is free")
+
     def close(self) -> None:
         """Stop everything: kindly first, then not."""
         for kind, patience in ((signal.SIGTERM, 5.0), (signal.SIGKILL, 5.0)):
@@ -149,8 +184,8 @@ class Federation:
                 time.sleep(0.2)
         for child in self._started:
             child.wait()
-        for log in self._logs:
-            log.close()
+        for opened in (*self._logs, *self._reservations):
+            opened.close()
         if self._temporary:
             self._temporary.cleanup()
 
@@ -163,9 +198,3 @@ def offline() -> dict[str, str]:
         "FLWR_DISABLE_UPDATE_CHECK": "1",
         "FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.05",
     }
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
