@@ -104,15 +104,16 @@ def table4(lab: Lab, results: Results) -> Section:
     for contest, runs in results:
         by_split.setdefault(contest.experiment.name, []).append((contest, runs))
     for split, found in by_split.items():
-        cells: dict[str, list[str]] = {}
-        for contest, runs in found:
+        titles = [c.title for contest, _ in found for c in contest.contenders]
+        cells = {title: ["–"] * 2 * len(found) for title in titles}
+        for place, (contest, runs) in enumerate(found):
             concurrency = contest.experiment.strategy["concurrency"]
             theirs = paper()["table4"].get(str(concurrency), {}) if split == THE_PAPERS_SPLIT else {}
             rows = {row.label: row for row in summarise(runs, None)}
             for c in contest.contenders:
                 row = rows.get(c.title)
                 some = f" ({row.seeds} of {len(lab.seeds)} seeds)" if row and row.seeds < len(lab.seeds) else ""
-                cells.setdefault(c.title, []).extend((best_cell(row) + some, accuracy_cell(theirs.get(c.row))))
+                cells[c.title][2 * place : 2 * place + 2] = best_cell(row) + some, accuracy_cell(theirs.get(c.row))
                 values.append(value_of(contest, c, row, theirs.get(c.row)) | {"concurrency": concurrency})
         first = found[0][0]
         headers = ["Strategy"]

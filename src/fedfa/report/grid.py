@@ -18,6 +18,11 @@ class Grid:
     rows: Sequence[tuple[str, ...]]
     caption: str = ""
 
+    def __post_init__(self) -> None:
+        for row in self.rows:
+            if len(row) != len(self.headers):
+                raise ValueError(f"{self.title}: {len(row)} cells under {len(self.headers)} headers in {row}")
+
     def as_rich(self) -> Table:
         table = Table(
             title=self.title,
