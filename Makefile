@@ -44,7 +44,7 @@ federation: $(VENV)/installed-flower
 	$(BIN)/fedfa deploy try examples/flower-digits --nodes 4
 
 test: $(VENV)/installed-dev
-	$(BIN)/python -m pytest -n auto
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist worksteal
 
 lint: $(VENV)/installed-dev
 	$(BIN)/ruff format --check .
