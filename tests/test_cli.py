@@ -204,7 +204,7 @@ def test_deploy_try_checks_the_run_config_before_any_daemon_starts(tmp_path: Pat
     assert (done.stdout, done.stderr.count("\n")) == ("", 1)
 
 
-LONG = ["run", *QUICK, "--set", "engine.checkpoint_seconds=0.2", "--json"]
+LONG = ["run", *QUICK, "--set", "engine.checkpoint_seconds=0.1", "--json"]
 
 
 def start(folder: Path, *words: str) -> "subprocess.Popen[str]":
