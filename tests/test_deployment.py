@@ -34,7 +34,7 @@ from fedfa.deployment import Answer, Deployment, Event, Failure, Nodes, Order
 from fedfa.errors import ConfigError
 from fedfa.executors.base import Trained
 from fedfa.experiment import load_object
-from fedfa.record import read_run
+from fedfa.record import UNFINISHED, find_runs, is_begun, read_run
 from fedfa.replayer import replay_journal, verify_replay
 from fedfa.report import write_report
 from fedfa.strategies import BY_NAME
@@ -296,6 +296,26 @@ def test_a_folder_in_use_is_not_overwritten_and_other_settings_do_not_continue_i
     deploy(tmp_path / "run", Scripted(3, good), resume=True)
     with pytest.raises(RecordError, match="finished run; choose another"):
         deploy(tmp_path / "run", Scripted(3, good))
+
+
+def test_a_stopped_run_leaves_what_it_has_and_its_end_replaces_it(tmp_path: Path) -> None:
+    def stop_early(run: Deployment) -> None:
+        if run.accepted == 7:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        deploy(tmp_path / "run", Scripted(3, good), progress=stop_early)
+    (begun,) = find_runs(tmp_path / "run")
+    assert begun.label == "fedfa-param (unfinished)"
+    assert len(begun.accepted) == 7
+    assert begun.evaluations["updates"].to_list() == [0, 5]
+    assert "Trained by real clients" in write_report([begun], tmp_path / "run", 0.1, "").read_text()
+    deploy(tmp_path / "run", Scripted(3, good), resume=True)
+    (whole,) = find_runs(tmp_path / "run")
+    assert whole.label == "fedfa-param"
+    assert whole.accepted[:7].equals(begun.accepted)
+    assert not is_begun(tmp_path / "run")
+    assert not (tmp_path / "run" / UNFINISHED).exists()
 
 
 # The journal ---------------------------------------------------------------------------------------------------------

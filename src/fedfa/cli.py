@@ -493,7 +493,7 @@ def deploy_try(
     """
     from fedfa.apps import check_app, require_flower
     from fedfa.errors import require
-    from fedfa.record import read_run
+    from fedfa.record import UNFINISHED, read_run
     from fedfa.report import write_report
     from fedfa.report.tables import as_rich, summarise
     from fedfa.settings import parse_override
@@ -513,7 +513,12 @@ def deploy_try(
         words = ["fedfa", "deploy", "try", str(folder), "--nodes", str(nodes), "--out", str(records), "--resume"]
         for text in set_ or []:
             words += ["--set", text]
-        hint = f"Interrupted; all is stopped, what was done is saved. Continue with: {shlex.join(words)}"
+        look = (
+            f" See it so far: {shlex.join(['fedfa', 'report', str(records)])}."
+            if (records / UNFINISHED).is_file()
+            else ""
+        )
+        hint = f"Interrupted; all is stopped, what was done is saved.{look} Continue with: {shlex.join(words)}"
         raise _Interrupted(hint) from None
     done = read_run(records)
     target = done.manifest["target"]

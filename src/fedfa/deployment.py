@@ -174,7 +174,10 @@ class Deployment(Course):
                     self._save_if_due()
                 return self._finish(ended)
         except BaseException as error:
-            self._live.end(self, INTERRUPTED if isinstance(error, KeyboardInterrupt) else in_a_line(error))
+            stopped = isinstance(error, KeyboardInterrupt)
+            self._live.end(self, INTERRUPTED if stopped else in_a_line(error))
+            if stopped and len(self.record.evaluations):
+                write_run(self.folder, self._so_far(INTERRUPTED))
             raise
         finally:
             if self._journal is not None:
@@ -356,33 +359,10 @@ class Deployment(Course):
         self.now = min(self._clock(), self._most_seconds)
         if self.record.evaluation_frame()["updates"][-1] != self.accepted:
             self._evaluate()
-        strategy = self.strategy
-        facts = self.facts(ended, wall_seconds=self.now)
-        manifest = (
-            self.made_with()
-            | facts
-            | {
-                "clock": "wall",
-                "fingerprint": self.fingerprint,
-                "digest": self.digest,
-                "keep_updates": self.keep_updates,
-                "model_digest": journal.model_digest(strategy.model),
-                "started": self.started_unix,
-                "command": self._command,
-                "target": self._target,
-            }
-        )
-        run = Run(
-            updates=self.record.update_frame(),
-            evaluations=self.record.evaluation_frame(),
-            clients=self.task.label_counts().clear(),  # the sites' data is theirs
-            manifest=manifest,
-            folder=self.folder,
-            model=strategy.model,
-        )
+        run = self._so_far(ended)
         assert self._journal is not None
         with atomic(self.folder / "model.npz") as file:
-            tensors = self.task.state_dict(strategy.model, self.seed)
+            tensors = self.task.state_dict(self.strategy.model, self.seed)
             np.savez(file, allow_pickle=False, **{name: tensor.numpy() for name, tensor in tensors.items()})
         self._journal.close()
         write_run(self.folder, run)
@@ -391,6 +371,29 @@ class Deployment(Course):
                 segment.unlink()
             self._journal.folder.rmdir()
         return run
+
+    def _so_far(self, ended: str) -> Run:
+        """The run as it stands."""
+        manifest = {
+            **self.made_with(),
+            **self.facts(ended, wall_seconds=self.now),
+            "clock": "wall",
+            "fingerprint": self.fingerprint,
+            "digest": self.digest,
+            "keep_updates": self.keep_updates,
+            "model_digest": journal.model_digest(self.strategy.model),
+            "started": self.started_unix,
+            "command": self._command,
+            "target": self._target,
+        }
+        return Run(
+            updates=self.record.update_frame(),
+            evaluations=self.record.evaluation_frame(),
+            clients=self.task.label_counts().clear(),  # the sites' data is theirs
+            manifest=manifest,
+            folder=self.folder,
+            model=self.strategy.model,
+        )
 
     # Identity --------------------------------------------------------------------------------------------------------
 
