@@ -13,7 +13,7 @@ import pytest
 
 import fedfa
 from fedfa.apps import check_app, write_app
-from fedfa.cli import _free_folder
+from fedfa.cli.console import free_folder
 from fedfa.strategies import BY_NAME
 
 FEDFA = [sys.executable, "-m", "fedfa.cli"]
@@ -179,10 +179,10 @@ def test_resume_finds_the_run_that_was_not_finished(tmp_path: Path) -> None:
     for folder in (first, second):
         folder.mkdir()
     (second / "report.html").touch()
-    assert _free_folder(first, resume=True) == first
-    assert _free_folder(first, resume=False) == third
+    assert free_folder(first, resume=True) == first
+    assert free_folder(first, resume=False) == third
     (first / "report.html").touch()
-    assert _free_folder(first, resume=True) == second
+    assert free_folder(first, resume=True) == second
 
 
 def test_deploy_try_checks_the_run_config_before_any_daemon_starts(tmp_path: Path) -> None:
@@ -303,7 +303,7 @@ def test_ctrl_c_before_anything_began_is_told(monkeypatch: pytest.MonkeyPatch, c
     def pressed(*_: Any) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(cli, "_print", pressed)
+    monkeypatch.setattr("fedfa.cli.starting.print_table", pressed)
     monkeypatch.setattr("sys.argv", ["fedfa", "strategies"])
     with pytest.raises(SystemExit) as ended:
         cli.main()

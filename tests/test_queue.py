@@ -11,7 +11,7 @@ from polars.testing import assert_frame_equal
 
 import fedfa
 from fedfa import comparison
-from fedfa.cli import _command
+from fedfa.cli.console import command_typed
 from fedfa.comparison import _run_point
 from fedfa.engine import Stop
 from fedfa.errors import ConfigError
@@ -450,10 +450,10 @@ def test_a_run_that_has_diverged_ends_early(tmp_path: Path) -> None:
 def test_records_hold_no_local_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     words = "paper table1 --data /home/me/data --out /srv/out --set data.folder=/x --markdown=/srv/a.md --data=/y"
     monkeypatch.setattr("sys.argv", ["fedfa", *words.split(), "/home/me/b.toml", "--set", "local.lr=0.1"])
-    assert _command() == (
+    assert command_typed() == (
         "fedfa paper table1 --data DIR --out out --set data.folder=DIR --markdown=a.md --data=DIR b.toml "
         "--set local.lr=0.1"
     )
     experiment = load_experiment(None, [f"data.folder={tmp_path}", "stop.updates=1"])
-    experiment.run(tmp_path / "run", command=_command())
+    experiment.run(tmp_path / "run", command=command_typed())
     assert all(str(tmp_path).encode() not in file.read_bytes() for file in (tmp_path / "run").iterdir())
