@@ -16,7 +16,7 @@ import pytest
 from rich.console import Console
 
 from fedfa.errors import ConfigError
-from fedfa.record import ACCEPTED, Recorder, Run
+from fedfa.record import Run
 from fedfa.report import write_report
 from fedfa.report.figures import (
     accuracy_figure,
@@ -32,6 +32,7 @@ from fedfa.report.shapes import PALETTE, Band, Boxes, Dots, Line, Note, colours
 from fedfa.report.static import draw, save
 from fedfa.report.tables import as_rich, summarise
 from fedfa.report.timeline import segments, waiting_share
+from fedfa.rows import ACCEPTED, Recorder
 
 TARGET = 0.7
 FAST, SLOW = 1.0, 4.0

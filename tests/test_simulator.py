@@ -16,13 +16,15 @@ from polars.testing import assert_frame_equal
 import fedfa
 from fedfa import Stop, Weather, checkpoint, simulate
 from fedfa.core import Flight, Strategy, Update
+from fedfa.distributions import Constant, Exponential, Uniform
 from fedfa.engine import Idle
 from fedfa.errors import RecordError
 from fedfa.experiment import DataSettings, data_task
 from fedfa.models import ModelSettings
-from fedfa.record import ACCEPTED, find_runs, read_run
+from fedfa.record import find_runs, read_run
+from fedfa.rows import ACCEPTED
 from fedfa.strategies import ALL
-from fedfa.weather import Availability, Constant, Exponential, Uniform
+from fedfa.weather import Availability
 
 
 @pytest.fixture(scope="module")

@@ -23,7 +23,8 @@ import pytest
 import fedfa
 from fedfa import live
 from fedfa.errors import ConfigError
-from fedfa.record import UPDATE_COLUMNS, Recorder, Table, read_run
+from fedfa.record import read_run
+from fedfa.rows import UPDATE_COLUMNS, Recorder, Table
 from fedfa.watch import Watch
 from fedfa.watch.metrics import metrics
 from fedfa.watch.runs import Runs

@@ -10,24 +10,10 @@ from typing import Any
 import pytest
 
 import fedfa
+from fedfa.distributions import Constant, Exponential, Lognormal, Pareto, Trace, Uniform, Zipf, phones
+from fedfa.randomness import keyed, uniform
 from fedfa.settings import build
-from fedfa.weather import (
-    Availability,
-    Constant,
-    Exponential,
-    Forecast,
-    Lognormal,
-    Pareto,
-    Record,
-    Trace,
-    Uniform,
-    Weather,
-    Zipf,
-    keyed,
-    phones,
-    uniform,
-    weather_from,
-)
+from fedfa.weather import Availability, Forecast, Record, Weather, weather_from
 
 GRID = [(i + 0.5) / 20_000 for i in range(20_000)]
 

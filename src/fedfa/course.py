@@ -8,7 +8,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from fedfa.core import Strategy
-from fedfa.record import Recorder, machine
+from fedfa.record import machine
+from fedfa.rows import Recorder
 
 if TYPE_CHECKING:
     from fedfa.engine import Stop

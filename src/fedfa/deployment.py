@@ -28,10 +28,11 @@ from fedfa.engine import Stop
 from fedfa.errors import RecordError, in_a_line, require
 from fedfa.executors.base import Trained
 from fedfa.live import Live
-from fedfa.record import ACCEPTED, CHECKPOINT, INTERRUPTED, Run, atomic, is_finished, read_run, write_run
+from fedfa.randomness import CHOICE, keyed
+from fedfa.record import CHECKPOINT, INTERRUPTED, Run, atomic, is_finished, read_run, write_run
+from fedfa.rows import ACCEPTED
 from fedfa.strategies import Port
 from fedfa.task import Task
-from fedfa.weather import CHOICE, keyed
 
 logger = logging.getLogger("fedfa")
 

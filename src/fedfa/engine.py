@@ -25,8 +25,10 @@ from fedfa.errors import EngineError, in_a_line, require
 from fedfa.executors.base import Trained, WorkOrder
 from fedfa.live import Live
 from fedfa.place import CPU, as_array
-from fedfa.record import ACCEPTED, INTERRUPTED, Run
-from fedfa.weather import CHOICE, Delay, Weather, keyed
+from fedfa.randomness import CHOICE, keyed
+from fedfa.record import INTERRUPTED, Run
+from fedfa.rows import ACCEPTED
+from fedfa.weather import Delay, Weather
 
 logger = logging.getLogger("fedfa")
 

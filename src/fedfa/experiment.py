@@ -14,9 +14,10 @@ import numpy as np
 
 from fedfa.core import Strategy
 from fedfa.errors import ConfigError, FedfaError, in_a_line, require
+from fedfa.randomness import SPLIT, keyed
 from fedfa.settings import build, override, parse_override, suggest, to_toml
 from fedfa.strategies import BY_NAME
-from fedfa.weather import SPLIT, Weather, keyed, weather_from
+from fedfa.weather import Weather, weather_from
 
 if TYPE_CHECKING:
     from fedfa.data import DataSet

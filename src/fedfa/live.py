@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 import numpy as np
 
 from fedfa.core import Strategy
-from fedfa.record import ACCEPTED, EVALUATION_COLUMNS, INTERRUPTED, UPDATE_COLUMNS, Recorder, Run
+from fedfa.record import INTERRUPTED, Run
+from fedfa.rows import ACCEPTED, EVALUATION_COLUMNS, UPDATE_COLUMNS, Recorder
 
 if TYPE_CHECKING:
     from fedfa.engine import Stop

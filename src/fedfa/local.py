@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from fedfa.errors import require
-from fedfa.weather import BATCHES, EPOCHS, keyed
+from fedfa.randomness import BATCHES, EPOCHS, keyed
 
 ADAM_BETAS = (0.9, 0.999)
 ADAM_EPSILON = 1e-8

@@ -17,8 +17,8 @@ from fedfa.errors import require
 from fedfa.flat import Bound, Layout
 from fedfa.local import LocalTraining, shuffled
 from fedfa.place import CPU, Place
+from fedfa.randomness import INITIAL, keyed
 from fedfa.vectors import Vector
-from fedfa.weather import INITIAL, keyed
 
 Data = tuple[Tensor, Tensor] | Dataset[Any]
 EVALUATION_BATCH = 1024
