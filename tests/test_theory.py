@@ -285,6 +285,7 @@ def bowl_run(folder: Path, updates: int = 200, **strategy: Any) -> Estimate:
     [
         ({"name": "fedfa-param"}, 1.0, 1.0, 4),
         ({"name": "fedfa-delta", "anchor": "model"}, 0.1, 0.1, 4),
+        ({"name": "fedfa-delta"}, 2.0, 2.0, 4),
         ({"name": "fedbuff"}, 1.0, 0.2, 0),
     ],
 )
@@ -312,7 +313,13 @@ def test_measured_constants_are_the_known_ones(
     assert found.settled
     assert found.apart == 0
     assert found.mean_norm <= theory.theorem1(s).total
-    assert "The theorem applies, and its bound is" in words(found)[0]
+    said = [line for line in words(found) if not line.startswith("Assumed:")]
+    assert "The theorem applies, and its bound is" in said[0]
+    assert (
+        ("Steps from the bases, on a quadratic, are steady" in said[1])
+        is (f"is below 2: now 2 times {theory.reach(s):.3g}" in said[1])
+        is (server_lr > 1)
+    )
 
 
 def test_a_diverged_run_is_called_so(tmp_path: Path) -> None:
@@ -366,7 +373,10 @@ def test_where_the_theorem_is_silent() -> None:
     assert assumptions(fedfa.FedFaParam(), sgd) == assumptions(fedfa.FedBuff(), sgd) == ()
     odd = fedfa.FedFaNova(weighting="examples", staleness=fedfa.Polynomial(), clip_norm=1.0)
     assert len(assumptions(odd, fedfa.LocalTraining(momentum=0.9))) == 5
-    assert "proximal" in assumptions(fedfa.FedFaProx(), sgd)[0]
+    assert "proximal" in assumptions(fedfa.FedFaProx(anchor="model"), sgd)[0]
+    assert assumptions(fedfa.FedFaDelta(), sgd) == ("steps as long as clients agree, all taken as the longest",)
+    assert step_of(fedfa.FedFaDelta(window=7), [1.0, 1.3, 1.1]) == (1.3, 1.3, 7)
+    assert step_of(fedfa.FedFaDelta(anchor="bases", server_lr=1.5), [1.0]) == (1.5, 1.5, 5)
 
 
 def test_runs_that_cannot_be_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

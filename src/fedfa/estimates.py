@@ -35,6 +35,7 @@ from fedfa.place import CPU, Place, as_array
 from fedfa.record import Run
 from fedfa.simulator import simulate
 from fedfa.strategies import FedBuff, FedFaDelta, FedFaNova, FedFaParam
+from fedfa.strategies.fedfa import LONGEST_FROM_BASES
 from fedfa.strategies.staleness import Constant
 from fedfa.task import EVALUATION_BATCH, Score, Task
 from fedfa.vectors import Vector
@@ -102,8 +103,8 @@ class Estimate:
     """K is a sliding window, not a buffer."""
     weight: float
     """What one difference counts in the model, all told; in a mean of models likewise, its bases left aside."""
-    model_mean: bool
-    """The new model is a mean of models: it cannot leave the region that they span."""
+    from_bases: bool
+    """The step starts from the mean of the clients' bases: with eta_g = 1 the new model is a mean of models."""
     staleness: int
     """The largest on arrival, from 0."""
     versions: tuple[int, ...]
@@ -171,10 +172,11 @@ def estimate(
     require(updates is None or updates >= 1, f"updates = {updates}: must be at least 1")
     experiment = experiment_of(run, overrides)
     strategy = experiment.make_strategy()
-    server_lr, weight, window = step_of(strategy)
+    step_of(strategy)  # what is refused is told before the replay
     task = experiment.make_task()
     assumed = assumptions(strategy, task.local)
     again, kept, apart = replayed(run, experiment, task, models, updates, progress)
+    server_lr, weight, window = step_of(strategy, again.evaluations["step"].drop_nans())
     before = torch.get_num_threads()
     torch.set_num_threads(experiment.engine.threads)
     try:
@@ -208,7 +210,8 @@ def estimate(
         window=window,
         sliding=not isinstance(strategy, FedBuff),
         weight=weight,
-        model_mean=isinstance(strategy, FedFaParam)
+        from_bases=isinstance(strategy, FedFaParam)
+        or (isinstance(strategy, FedFaDelta) and strategy.anchor == "bases")
         or (isinstance(strategy, FedBuff) and strategy.origin == "current" and server_lr <= 1),
         staleness=staleness,
         versions=tuple(kept),
@@ -220,17 +223,20 @@ def estimate(
 # What the theorem speaks about ---------------------------------------------------------------------------------------
 
 
-def step_of(strategy: Strategy) -> tuple[float, float, int]:
-    """eta_g, the total weight of a difference, and K, of a strategy that the theorem speaks about."""
+def step_of(strategy: Strategy, taken: Iterable[float] = ()) -> tuple[float, float, int]:
+    """eta_g, the total weight of a difference, and K, of a strategy that the theorem speaks about.
+
+    Of a strategy that chooses its steps as it goes, the longest of those ``taken``.
+    """
     if isinstance(strategy, FedFaParam):
         return 1.0, 1.0, strategy.window
-    if isinstance(strategy, FedFaDelta) and strategy.anchor == "model":
-        return strategy.step(), strategy.step(), strategy.window
-    from_bases = " from the bases (its default)" if isinstance(strategy, FedFaDelta) else ""
+    if isinstance(strategy, FedFaDelta):
+        step = strategy.step_size if strategy.step_size is not None else max(taken, default=LONGEST_FROM_BASES)
+        return step, step, strategy.window
     require(
         isinstance(strategy, FedBuff),
-        f"{strategy.name or type(strategy).__name__}{from_bases}: Theorem 1 does not speak about it; "
-        "give a run of fedfa-param, fedfa-delta or fedfa-prox with anchor = 'model', fedfa-nova or fedbuff",
+        f"{strategy.name or type(strategy).__name__}: Theorem 1 does not speak about it; "
+        "give a run of fedfa-param, fedfa-delta, fedfa-prox, fedfa-nova or fedbuff",
     )
     assert isinstance(strategy, FedBuff)
     return strategy.server_lr, strategy.server_lr / strategy.buffer, strategy.buffer
@@ -246,6 +252,8 @@ def assumptions(strategy: Strategy, local: LocalTraining) -> tuple[str, ...]:
         f"momentum {local.momentum}, counted as more plain steps (the effective Q)": local.momentum > 0,
         f"the proximal pull (prox_mu {strategy.local.prox_mu}), left out of f": strategy.local.prox_mu > 0,
         "differences per local step, taken as plain ones": isinstance(strategy, FedFaNova),
+        "steps as long as clients agree, all taken as the longest": isinstance(strategy, FedFaDelta)
+        and strategy.step_size is None,
         "clients weighed by their examples, taken as all alike": getattr(strategy, "weighting", "") == "examples",
         "stale differences weighed down, taken in full": not isinstance(
             getattr(strategy, "staleness", Constant()), Constant

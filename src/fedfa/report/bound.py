@@ -117,12 +117,19 @@ def _steps(e: Estimate) -> str:
     weight = theory.largest_weight(s, c)
     buffer = math.ceil(1 / weight * (1 - 1e-12))
     limit = f"up to {at_most(weight)} in all (server_lr of fedfa-delta; with 1/K as in fedbuff, K >= {buffer:,})"
-    if e.model_mean:
-        return (
-            "A mean of models, on a quadratic, is steady whatever M_c and K while the clients are: local.lr below "
-            f"2/L = {at_most(2 / s.smoothness)}, now {short(s.local_lr)}. By the same constants a rule that adds "
-            f"differences may weigh each {limit}."
-        )
+    if e.from_bases:
+        if s.server_lr <= 1:
+            steady = (
+                "A mean of models, on a quadratic, is steady whatever M_c and K while the clients are: local.lr below "
+                f"2/L = {at_most(2 / s.smoothness)}, now {short(s.local_lr)}."
+            )
+        else:
+            steady = (
+                "Steps from the bases, on a quadratic, are steady whatever M_c and K while eta_g times the share of "
+                f"its way to the minimum that a client goes is below 2: now {short(s.server_lr)} times "
+                f"{short(theory.reach(s))}."
+            )
+        return f"{steady} By the same constants a rule that adds differences to the model may weigh each {limit}."
     reached = theory.generation_reach(s, c, e.weight)
     if reached <= 1:
         judged = "no more than a round of FedAvg may, and what late differences bear on a quadratic"
