@@ -97,9 +97,9 @@ class Run:
         hits = means.filter(pl.col("accuracy") >= accuracy)
         return hits["seconds"][0] if len(hits) else None
 
-    def level(self, over: int = 10) -> float:
-        """The mean of the last so many evaluations."""
-        last = self.evaluations["accuracy"].tail(over)
+    def level(self, over: int = 10, by: float = math.inf) -> float:
+        """The mean of the last so many evaluations, of those up to a time."""
+        last = self.evaluations.filter(pl.col("seconds") <= by)["accuracy"].tail(over)
         return float(last.mean()) if len(last) else math.nan  # pyright: ignore[reportArgumentType]
 
     def jumps(self, over: int = 20) -> float:

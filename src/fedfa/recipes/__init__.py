@@ -3,13 +3,13 @@
 workloads    the tasks at full and at smoke scale       contenders   the strategies compared
 contests     the runs that tables and figures need      agenda       which of them are made first
 lab          making the runs, and finding them          paper.toml   the numbers the paper prints
-tables, figures, paces   what is shown of the runs      page         the page
+tables, figures, levels, paces   what is shown of them  page         the page
 questions    what the paper leaves open: runs and tables
 """
 
 from typing import TYPE_CHECKING
 
-from fedfa.recipes import contests, figures, questions, tables
+from fedfa.recipes import contests, figures, levels, questions, tables
 from fedfa.recipes.lab import Lab, Recipe
 from fedfa.recipes.workloads import THE_PAPERS
 
@@ -23,7 +23,7 @@ RECIPES = (
     Recipe("figure3", "accuracy over time", ("cifar10",), contests.everyone_to_target, figures.figure3),
     Recipe("table2", "rounds to the target accuracy", THE_PAPERS, contests.everyone_to_target, tables.table2),
     Recipe("figure4", "accuracy over rounds", ("cifar10",), contests.everyone_to_target, figures.figure4),
-    Recipe("same-time", "the hard split in the same time", ("cifar10", "sst2"), contests.same_time, figures.same_time),
+    Recipe("same-time", "the hard split in the same time", ("cifar10", "sst2"), contests.same_time, levels.same_time),
     Recipe("table3", "best accuracy", THE_PAPERS, contests.basic, tables.table3),
     Recipe("figure5", "window size K", ("cifar10",), contests.windows, figures.figure5),
     Recipe("table4", "concurrency M_c", ("cifar10",), contests.concurrencies, tables.table4),

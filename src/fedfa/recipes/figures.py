@@ -11,23 +11,18 @@ import polars as pl
 from fedfa.experiment import DataSettings
 from fedfa.recipes.contests import SAME_WORK
 from fedfa.recipes.lab import Contest, Lab, Results, Section, describe, paper
+from fedfa.recipes.levels import LEVEL_IS, STEADY_IS, level_grid, running_mean
 from fedfa.recipes.paces import ON_THE_WAY, steps_and_speeds
-from fedfa.recipes.tables import NEARLY, NOT_RUN, best_cell, scale_note, seeds_cell, steady_cell, value_of
+from fedfa.recipes.tables import NEARLY, NOT_RUN, steady_cell
 from fedfa.record import STEADY_OVER, Run
 from fedfa.report.figures import accuracy_figure, label_figure, timeline_figure
 from fedfa.report.grid import Grid
 from fedfa.report.shapes import PALETTE, Figure, Line, number, numbers
-from fedfa.report.tables import accuracy_cell, percent, summarise
+from fedfa.report.tables import percent, summarise
 from fedfa.report.timeline import waiting_share
 from fedfa.weather import weather_from
 
 ALPHAS = (0.1, 0.5, 5.0)
-LEVEL_OVER = 10
-"""Evaluations whose mean tells where a run stands, though its accuracy jumps."""
-ON_THE_WAY_IS = (
-    "At an accuracy: virtual seconds until the mean of three evaluations in a row was there. Jumps: the mean change of "
-    "accuracy between two evaluations, up or down, in points, over the last twenty."
-)
 
 
 def _titled(figure: Figure, name: str, title: str) -> Figure:
@@ -132,42 +127,7 @@ def on_the_way(contest: Contest, runs: Sequence[Run]) -> Grid:
         for jumps in [[run.jumps() for run in runs if run.label == c.title]]
     ]
     headers = ("Strategy", *map(percent, goals), "Jumps")
-    return Grid(f"{contest.title}: on the way", headers, cells, ON_THE_WAY_IS)
-
-
-def same_time(lab: Lab, results: Results) -> Section:
-    """What each strategy makes of the same time."""
-    grids, values = [], []
-    for contest, runs in results:
-        goals = [contest.target - below for below in ON_THE_WAY]
-        rows = {row.label: row for row in summarise(runs, contest.target)}
-        cells = []
-        for c in contest.contenders:
-            row, own = rows.get(c.title), [run for run in runs if run.label == c.title]
-            level = fmean(run.level(LEVEL_OVER) for run in own) if own else None
-            jumps = f"{100 * fmean(run.jumps() for run in own):.1f}" if own else "–"
-            steady = (steady_cell(runs, row, goal) for goal in goals)
-            cells.append((c.title, best_cell(row), accuracy_cell(level), *steady, jumps, seeds_cell(lab, row)))
-            values.append(value_of(contest, c, row) | {"level": level})
-        headers = ("Strategy", "Best (%)", "Level (%)", *(f"{percent(goal)} (s)" for goal in goals), "Jumps", "Seeds")
-        grids.append(Grid(contest.title, headers, cells, describe(contest, runs)))
-    figures = []
-    for contest, runs in results:
-        if runs:
-            figure = curves(contest, [running_mean(run, LEVEL_OVER) for run in runs], "")
-            caption = figure.caption.replace("Last evaluated", f"Mean of the last {LEVEL_OVER} evaluated")
-            figures.append(replace(figure, name=contest.name, caption=caption))
-    text = [
-        "The same virtual time for every strategy, on the way to the paper's target. Level: the mean of the last "
-        f"{LEVEL_OVER} evaluations; so are the curves. {ON_THE_WAY_IS}",
-        scale_note(lab, results),
-    ]
-    return Section("same-time", "The hard split in the same time", text, grids, figures, {"cells": values})
-
-
-def running_mean(run: Run, over: int) -> Run:
-    smooth = pl.col("accuracy").rolling_mean(over, min_samples=1)
-    return replace(run, evaluations=run.evaluations.with_columns(smooth))
+    return Grid(f"{contest.title}: on the way", headers, cells, STEADY_IS)
 
 
 def near_target(contest: Contest, runs: Sequence[Run]) -> Figure:
@@ -201,15 +161,8 @@ def lacking(contest: Contest, finished: Sequence[Run], runs: Sequence[Run]) -> s
 def figure5(lab: Lab, results: Results) -> Section:
     figures, grids, values = [], [], []
     for contest, runs in results:
-        found = {row.label: row for row in summarise(runs, contest.target)}
-        values += [{"contest": contest.name} | asdict(row) for row in found.values()]
-        rows = []
-        for contender in contest.contenders:
-            own, row = [run for run in runs if run.label == contender.title], found.get(contender.title)
-            level = accuracy_cell(fmean(run.level(LEVEL_OVER) for run in own) if own else None)
-            rows.append((contender.title, best_cell(row), *_shares(own), level, seeds_cell(lab, row)))
-        headers = ("Window", "Best (%)", "after a quarter of the time", "after half", "Level (%)", "Seeds")
-        grids.append(Grid(contest.title, headers, rows, describe(contest, runs)))
+        values += [{"contest": contest.name} | asdict(row) for row in summarise(runs, contest.target)]
+        grids.append(level_grid(lab, contest, runs, "Window"))
         if not runs:
             continue
         figure = accuracy_figure([running_best(run) for run in runs], "seconds", contest.target)
@@ -219,23 +172,13 @@ def figure5(lab: Lab, results: Results) -> Section:
         )  # fmt: skip
     text = [
         "FedFa-Param with different windows K, on the hard split FedFa-Delta by agreement and FedAvg beside it; the "
-        "curve keeps the best accuracy seen so far, as the paper's does. "
-        f"Level: the mean of the last {LEVEL_OVER} evaluations."
+        f"curve keeps the best accuracy seen so far, as the paper's does. {LEVEL_IS} {STEADY_IS}"
     ]
     return Section("figure5", "Figure 5: window size K", text, grids, figures, {"rows": values})
 
 
 def running_best(run: Run) -> Run:
     return replace(run, evaluations=run.evaluations.with_columns(pl.col("accuracy").cum_max()))
-
-
-def _shares(runs: Sequence[Run]) -> list[str]:
-    """The best accuracy so far at a quarter and at half of the time."""
-    found = []
-    for share in (0.25, 0.5):
-        early = [run.evaluations.filter(pl.col("seconds") <= share * run.seconds)["accuracy"].max() for run in runs]
-        found.append(f"{100 * float(np.mean([value or 0.0 for value in early])):.1f}" if runs else "–")  # pyright: ignore
-    return found
 
 
 # Figure 6: FedProx and FedNova ---------------------------------------------------------------------------------------

@@ -1,6 +1,7 @@
 """What the paper leaves open, each as a recipe: the readings of FedFa-Delta, what refill, window and step each give,
 and how FedAsync has to mix. The runs are short and meet a target that is early on the way to the paper's."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from statistics import geometric_mean
 from typing import Any
@@ -196,7 +197,8 @@ def mixing(lab: Lab, results: Results) -> Section:
 def _answer(lab: Lab, results: Results, name: str, title: str, text: Sequence[str]) -> Section:
     """Each contest as a table with FedFa-Param to compare with, and as curves."""
     grids, figures, values = [], [], []
-    for position, (contest, runs) in enumerate(results):
+    shown: Counter[str] = Counter()  # by contest, so that a figure's name does not depend on what else is shown
+    for contest, runs in results:
         rows = {row.label: row for row in summarise(runs, contest.target)}
         param = next(c.title for c in contest.contenders if c.row == "fedfa-param")
         cells = []
@@ -218,7 +220,8 @@ def _answer(lab: Lab, results: Results, name: str, title: str, text: Sequence[st
         headers = ("Strategy", "Best (%)", "Final (%)", f"Time to {goal} (s)", f"Updates to {goal}", FASTER, "Seeds")
         grids.append(Grid(contest.title, headers, cells, describe(contest, runs)))
         if runs:
-            figures.append(curves(contest, runs, f"{name}{position}"))
+            figures.append(curves(contest, runs, f"{name}{shown[contest.name]}"))
+        shown[contest.name] += 1
     paired = (
         f"“{FASTER}”: FedFa-Param's time to the target over the row's, seed by seed: their geometric mean, and the "
         "least and the most. Seeds differ more in difficulty than strategies do, which ± shows and this does not."

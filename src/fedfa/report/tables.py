@@ -78,13 +78,13 @@ def _row(label: str, runs: Sequence[Run], target: float | None, baseline: Sequen
         reached=len(_known(times)),
         times={run.seed: time for run, time in zip(runs, times, strict=True) if time is not None},
         time_mean=_mean(times),
-        time_sd=_sd(times),
+        time_sd=deviation(times),
         updates_mean=None if target is None else _mean(run.updates_to(target) for run in runs),
         rounds_mean=None if target is None else _mean(run.rounds_to(target) for run in runs),
         best_mean=_mean(run.best_accuracy for run in runs),
-        best_sd=_sd(run.best_accuracy for run in runs),
+        best_sd=deviation(run.best_accuracy for run in runs),
         final_mean=_mean(run.final_accuracy for run in runs),
-        final_sd=_sd(run.final_accuracy for run in runs),
+        final_sd=deviation(run.final_accuracy for run in runs),
         staleness_mean=_mean(float(values.to_numpy().mean()) for values in staleness),
         staleness_max=max((int(values.to_numpy().max()) for values in staleness), default=None),
         speedup=_ratio(baseline, times),
@@ -104,7 +104,7 @@ def _mean(values: Iterable[float | None]) -> float | None:
     return fmean(known) if known else None
 
 
-def _sd(values: Iterable[float | None]) -> float | None:
+def deviation(values: Iterable[float | None]) -> float | None:
     """Over seeds, as a sample; one value has none."""
     known = _known(values)
     return stdev(known) if len(known) > 1 else None
