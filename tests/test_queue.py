@@ -432,6 +432,27 @@ def test_the_same_time_for_every_strategy(tmp_path: Path) -> None:
     assert budgets == [1000, 300]
 
 
+def test_other_seeds_are_shown_where_they_are_there(tmp_path: Path) -> None:
+    made, shown = (replace(lab(tmp_path, "full", SHORT), seeds=seeds) for seeds in ((0, 1), (0, 2)))
+    (chosen,) = BY_NAME["same-time"].contests(made)
+    one = replace(chosen, contenders=chosen.contenders[:1])
+    made.carry_out([one], jobs=1)
+    assert made.all_seeds == (0, 1)
+    shown = replace(shown, only_show=True)
+    assert shown.all_seeds == (0, 2, 1)
+    assert [point.experiment.seed for point in shown.plan([chosen]) if "fedavg-" in point.folder.name] == [0, 2, 1]
+    assert {point.experiment.seed for point in shown.plan([chosen]) if "fedasync" in point.folder.name} == {0, 2}
+    ((_, runs),) = shown.carry_out([one])
+    assert [run.seed for run in runs] == [0, 1]
+    order = choose("same-time", scale="full", tasks=["digits"], seeds=[0], folder=tmp_path, overrides=SHORT,
+                   only_show=True)  # fmt: skip
+    make(order, markdown=tmp_path / "page.md")
+    page = (tmp_path / "page.md").read_text()
+    assert "seeds" not in page.split("Scale: full; ")[1].split(".")[0]
+    assert "seed 0, and others where they are there." in page
+    assert "fedfa paper same-time --scale full --seeds 0,1 " in page
+
+
 # What runs end by, and what records keep -----------------------------------------------------------------------------
 
 

@@ -30,7 +30,10 @@ def paper(
         float | None, typer.Option(help="Stop after so many minutes; the same command goes on from there.")
     ] = None,
     show: Annotated[
-        bool, typer.Option("--show", help="Run nothing: show the runs that are there, and say which are not.")
+        bool,
+        typer.Option(
+            "--show", help="Run nothing: show the runs that are there, of all seeds, and say which of --seeds are not."
+        ),
     ] = False,
     markdown: Annotated[
         Path | None, typer.Option(help="Also write tables and figures into this Markdown file, between its markers.")

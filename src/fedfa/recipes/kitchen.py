@@ -109,7 +109,8 @@ def carry_out(order: Order, **how: Any) -> tuple[list[Section], Results]:
     sections = []
     for recipe, lab, contests in needed:
         own, left = left[: len(contests)], left[len(contests) :]
-        sections.append(recipe.show(lab, own))
+        seeds = sorted({run.seed for _, runs in own for run in runs})
+        sections.append(replace(recipe.show(lab, own), seeds=seeds))
     return sections, results
 
 

@@ -2,6 +2,7 @@
 
 import math
 import os
+import re
 import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -73,6 +74,8 @@ class Section:
     figures: Sequence[Figure] = ()
     values: Mapping[str, Any] = field(default_factory=dict)
     """The same numbers for programs, JSON-ready."""
+    seeds: Sequence[int] = ()
+    """Of the runs behind it; empty where it needs none."""
 
 
 @dataclass(frozen=True)
@@ -94,6 +97,7 @@ class Lab:
     scale: Scale
     workloads: tuple[Workload, ...]
     seeds: tuple[int, ...]
+    """Of which there should be runs."""
     folder: Path
     overrides: tuple[str, ...] = ()
     only_show: bool = False
@@ -199,6 +203,13 @@ class Lab:
     def shelf(self) -> Shelf:
         return Shelf(self.folder, self.only_show)
 
+    @cached_property
+    def all_seeds(self) -> tuple[int, ...]:
+        """Also those of which there are runs all the same, where runs are only shown."""
+        names = (path.parent.name for path in self.folder.glob("*/*/manifest.json")) if self.only_show else ()
+        there = {int(found[1]) for name in names if (found := re.search(r"-seed(\d+)", name))}
+        return (*self.seeds, *sorted(there - set(self.seeds)))
+
     # Runs --------------------------------------------------------------------------------------------------------
 
     def carry_out(
@@ -263,6 +274,8 @@ class Lab:
             for point, whole in zip(self._points(contest), whole_runs, strict=True):
                 if whole in self.shelf:
                     point = replace(whole, rank=point.rank)
+                elif point.experiment.seed not in self.seeds and point not in self.shelf:
+                    continue
                 known = plan.setdefault(point.folder, point)
                 plan[point.folder] = min(known, point, key=lambda point: point.rank)
         return in_order(list(plan.values()))
@@ -272,8 +285,8 @@ class Lab:
         chosen = {c.spec: c for c in sorted(contest.contenders, key=lambda contender: contender.turn)}
         return [
             self._limited(contest, replace(point, rank=rank(contest.stage, chosen[point.label].leading, nth_seed)))
-            for point in points(contest.experiment, list(chosen), self.seeds, self.folder / contest.name)
-            for nth_seed in [self.seeds.index(point.experiment.seed)]
+            for point in points(contest.experiment, list(chosen), self.all_seeds, self.folder / contest.name)
+            for nth_seed in [self.all_seeds.index(point.experiment.seed)]
         ]
 
     def _limited(self, contest: Contest, point: Point) -> Point:

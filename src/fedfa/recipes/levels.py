@@ -41,8 +41,8 @@ def same_time(lab: Lab, results: Results) -> Section:
     ]
     figures = [level_figure(contest, runs) for contest, runs in results if runs]
     text = [
-        f"The same virtual time for every strategy, on the way to the paper's target. {LEVEL_IS} The curves are such means, too. "
-        f"{STEADY_IS}",
+        f"The same virtual time for every strategy, on the way to the paper's target. {LEVEL_IS} The curves are such "
+        f"means, too. {STEADY_IS}",
         scale_note(lab, results),
     ]
     return Section("same-time", "The hard split in the same time", text, grids, figures, {"cells": values})

@@ -56,7 +56,8 @@ def _around(file: Path) -> tuple[str, str]:
 
 
 def _command_for(section: Section, lab: Lab) -> str:
-    words = ["fedfa", "paper", section.name, "--scale", lab.scale, "--seeds", ",".join(map(str, lab.seeds))]
+    seeds = sorted({*lab.seeds, *section.seeds})
+    words = ["fedfa", "paper", section.name, "--scale", lab.scale, "--seeds", ",".join(map(str, seeds))]
     for text in lab.overrides:
         words += [] if text.startswith("data.folder=") else ["--set", text]
     return f"{shlex.join(words)} --data DIR"

@@ -54,10 +54,11 @@ def names(results: Results) -> Grid:
 
 
 def introduction(lab: Lab) -> str:
+    more = ", and others where they are there" if len(lab.all_seeds) > len(lab.seeds) else ""
     return (
         "Our numbers beside those of Xu et al., FedFa: A Fully Asynchronous Training Paradigm for Federated Learning, "
         f"IJCAI 2024. Scale: {lab.scale}; {'seed' if len(lab.seeds) == 1 else 'seeds'} "
-        f"{', '.join(map(str, lab.seeds))}. Simulated by fedfa; times are virtual."
+        f"{', '.join(map(str, lab.seeds))}{more}. Simulated by fedfa; times are virtual."
     )
 
 
