@@ -14,6 +14,7 @@ import pytest
 import fedfa
 from fedfa.apps import check_app, write_app
 from fedfa.cli.console import free_folder
+from fedfa.record import find_run
 from fedfa.strategies import BY_NAME
 
 FEDFA = [sys.executable, "-m", "fedfa.cli"]
@@ -70,8 +71,13 @@ def test_run_report_and_json(tmp_path: Path) -> None:
 def test_theory_of_a_run(tmp_path: Path) -> None:
     words = ["--set", "stop.updates=60", "--set", "strategy.name=fedfa-delta", "--set", "engine.executor=inline"]
     call("run", *words, *QUICK, "--out", "adapted", cwd=tmp_path)
-    refused = call("theory", "adapted", cwd=tmp_path, ok=2).stderr
-    assert "give a run of fedfa-param, fedfa-delta or fedfa-prox with anchor = 'model'" in refused
+    adapted = call("theory", "adapted", "--models", "2", "--json", cwd=tmp_path)
+    longest = find_run(tmp_path / "adapted").evaluations["step"].drop_nans().max()
+    assert last_json(adapted)["server_lr"] == longest > 1
+    assert "Assumed: steps as long as clients agree, all taken as the longest." in adapted.stdout
+    call("run", *words, *QUICK, "--set", "strategy.name=fedasync", "--out", "mixed", cwd=tmp_path)
+    refused = call("theory", "mixed", cwd=tmp_path, ok=2).stderr
+    assert "fedasync: Theorem 1 does not speak about it; give a run of fedfa-param, fedfa-delta, fedfa-prox" in refused
     call("run", *words, *QUICK, "--set", "strategy.anchor=model", cwd=tmp_path)
     done = call("theory", "runs/digits", "--models", "4", "--json", cwd=tmp_path)
     found = last_json(done)
