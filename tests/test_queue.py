@@ -453,6 +453,21 @@ def test_other_seeds_are_shown_where_they_are_there(tmp_path: Path) -> None:
     assert "fedfa paper same-time --scale full --seeds 0,1 " in page
 
 
+def test_other_seeds_are_not_chosen_by_how_slow_they_were(tmp_path: Path) -> None:
+    """A run that ended at its target goes beyond a given number of updates only where it was late there."""
+    here = lab(tmp_path, "full", ("stop.seconds=200", "engine.evaluate_every=5"))
+    to_target = replace(contest("all", ("FedFa-Param", "fedfa-param:window=5")), ends_at_target=True)
+    early = replace(to_target.experiment, compare=replace(to_target.experiment.compare, target=0.5))
+    to_target = replace(to_target, experiment=early)
+    ((_, (run,)),) = replace(here, seeds=(1,)).carry_out([to_target], jobs=1)
+    assert run.manifest["ended"] == "accuracy"
+    few = replace(early.stop, seconds=None, updates=5)
+    short = replace(to_target, name="short", experiment=replace(early, stop=few), ends_at_target=False)
+    for asked, shown in ((1, 1), (0, 0)):
+        shows = replace(here, seeds=(asked,), only_show=True)
+        assert [len(runs) for _, runs in shows.carry_out([to_target, short])] == [1, shown]
+
+
 # What runs end by, and what records keep -----------------------------------------------------------------------------
 
 

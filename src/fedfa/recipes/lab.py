@@ -272,10 +272,11 @@ class Lab:
         for contest in contests:
             whole_runs = self._points(replace(contest, ends_at_target=False))
             for point, whole in zip(self._points(contest), whole_runs, strict=True):
+                asked = point.experiment.seed in self.seeds
+                if not asked and not any(map(self.shelf.fairly, (whole, point))):
+                    continue
                 if whole in self.shelf:
                     point = replace(whole, rank=point.rank)
-                elif point.experiment.seed not in self.seeds and point not in self.shelf:
-                    continue
                 known = plan.setdefault(point.folder, point)
                 plan[point.folder] = min(known, point, key=lambda point: point.rank)
         return in_order(list(plan.values()))

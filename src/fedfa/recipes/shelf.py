@@ -35,6 +35,17 @@ class Shelf:
         """Whether the point is answered; what its run was made with is checked when it is taken."""
         return is_finished(point.folder) or next(self._longer(point), None) is not None
 
+    def fairly(self, point: Point) -> bool:
+        """Whether the point is answered whatever became of its run: not just because it was slow to a target.
+
+        Of runs that end at a target, those go beyond a given time that are late there; to count them alone would be
+        to choose.
+        """
+        to_target = point.experiment.stop.accuracy is not None
+        return is_finished(point.folder) or any(
+            to_target or (run.whole or run).manifest["ended"] != "accuracy" for run in self._longer(point)
+        )
+
     def take(self, point: Point) -> Run | None:
         """The point's own run, or a longer one, cut where the point's would have ended; None where neither is there.
 
