@@ -134,9 +134,14 @@ def near_target(contest: Contest, runs: Sequence[Run]) -> Figure:
     """The part of the curves where they differ the least, without the jumps of single evaluations."""
     low, high = 100 * (contest.target - 0.15), 100 * (contest.target + 0.02)
     figure = curves(contest, [running_mean(run, STEADY_OVER) for run in runs], "figure3")
+    caption = f"The mean of {STEADY_OVER} evaluations in a row, from {low:.0f} to {high:.0f} %"
+    there = [found for run in runs if (found := run.steady_time_to(contest.target - NEARLY)) is not None]
+    if there:
+        figure = replace(figure, x_range=(0.0, 1.15 * max(there)))
+        caption += f", until the last that gets to {percent(contest.target - NEARLY)} is there"
     return replace(
         figure, name=f"{figure.name}-near", title=f"{figure.title}, near the target", y_range=(low, high),
-        caption=f"The mean of {STEADY_OVER} evaluations in a row, from {low:.0f} to {high:.0f} %.", height=520,
+        caption=f"{caption}.", height=520,
     )  # fmt: skip
 
 

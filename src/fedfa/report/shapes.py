@@ -117,7 +117,7 @@ class Figure:
 
 PALETTE = (
     "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#882255", "#999933", "#332288", "#7f7f7f",
-    "#aa4499", "#ddcc77",
+    "#aa4499", "#ddcc77", "#661100", "#000000", "#117733", "#cc6677",
 )  # fmt: skip
 """Okabe and Ito's colours without black and yellow, then Tol's; told apart with every common colour blindness."""
 
