@@ -7,16 +7,16 @@ as fifteen short ones, the others wait for the last stage.
 
 STAGES = (
     "mild split",  # every strategy to its target
-    "delta",  # the search for a good FedFa-Delta
     "same time",  # every strategy on the hard split, for a part of the way
-    "hard split",
     "second seeds",  # of the leading strategies on the mild split
+    "windows",
     "texts",  # every strategy on texts
+    "delta",  # the search for a good FedFa-Delta
+    "unequal work",
     "refill",
     "mixing",
-    "windows",
     "concurrency",
-    "unequal work",
+    "hard split",  # to its target, which is far
     "to the end",  # on past the target, for the best accuracy
 )
 SECOND_SEEDS = STAGES.index("second seeds")

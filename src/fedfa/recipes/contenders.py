@@ -61,6 +61,29 @@ def at_pace(window: int, concurrency: int, title: str, turn: int = 0) -> Contend
     return Contender(f"fedfa-delta:window={window}:anchor=bases:server_lr={step:g}", title, "fedfa-delta", turn)
 
 
+def averaging(window: int, concurrency: int) -> tuple[Contender, ...]:
+    """FedAsync with half its weight, and FedBuff with buffers up to twice what is in flight, beside FedFa-Delta.
+
+    Where new work comes in batches, a buffer larger than what is in flight would never fill.
+    """
+    sizes = (window, concurrency, 2 * concurrency)
+    return (
+        Contender("fedasync", "FedAsync", "fedasync"),
+        Contender("fedasync:beta=0.3", "FedAsync, beta = 0.3", "fedasync"),
+        *(
+            Contender(
+                f"fedbuff:buffer={k}:refill=immediate:staleness=polynomial", f"FedBuff (its paper), K = {k}", "fedbuff"
+            )
+            for k in sizes
+        ),
+        *(
+            Contender(f"fedbuff:buffer={k}:origin=current", f"FedBuff (model mean), K = {k}", "fedbuff")
+            for k in sizes[:2]
+        ),
+        *(by_agreement(k, f"FedFa-Delta, K = {k}") for k in sizes),
+    )
+
+
 def some(window: int, concurrency: int, *rows: str) -> tuple[Contender, ...]:
     """The contenders that answer these rows."""
     return tuple(contender for contender in contenders(window, concurrency) if contender.row in rows)

@@ -7,7 +7,7 @@ from typing import Any
 
 from fedfa.data import TEXTS
 from fedfa.experiment import Experiment
-from fedfa.recipes.contenders import Contender, by_agreement, contenders, extended, leading, some
+from fedfa.recipes.contenders import Contender, averaging, by_agreement, contenders, extended, leading, some
 from fedfa.recipes.lab import Contest, Lab, paper
 from fedfa.recipes.workloads import EMBEDDED, Split, Workload
 from fedfa.strategies import BY_NAME as STRATEGIES
@@ -121,7 +121,23 @@ def windows(lab: Lab) -> list[Contest]:
         experiment = lab.experiment(workload, split, workload.sweep if mild else workload.same_time)
         compared = param if mild else (*some(*in_flight(experiment), "fedavg"), *param, *delta)
         found.append(Contest(f"{split.name}-windows", workload.titled(split), experiment, compared, "windows"))
-    return found
+    return [*found, *rivals(lab)]
+
+
+def rivals(lab: Lab) -> list[Contest]:
+    """What other strategies make of the hard split when they, too, average over more clients than usual."""
+    return [
+        Contest(
+            f"{split.name}-rivals",
+            f"{workload.titled(split)}: others that average over more",
+            experiment,
+            averaging(*in_flight(experiment)),
+            "windows",
+        )
+        for workload in lab.workloads
+        for split in workload.splits[:-1]
+        for experiment in [lab.experiment(workload, split, workload.same_time)]
+    ]
 
 
 def nothing(lab: Lab) -> list[Contest]:

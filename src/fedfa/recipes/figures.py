@@ -176,7 +176,8 @@ def figure5(lab: Lab, results: Results) -> Section:
                     caption=figure.caption.replace("Last evaluated", "Best so far"))
         )  # fmt: skip
     text = [
-        "FedFa-Param with different windows K, on the hard split FedFa-Delta by agreement and FedAvg beside it; the "
+        "FedFa-Param with different windows K, on the hard split FedFa-Delta by agreement and FedAvg beside it; then "
+        "what FedAsync with a smaller weight and FedBuff with larger buffers make of the hard split; the "
         f"curve keeps the best accuracy seen so far, as the paper's does. {LEVEL_IS} {STEADY_IS}"
     ]
     return Section("figure5", "Figure 5: window size K", text, grids, figures, {"rows": values})
