@@ -276,7 +276,7 @@ def test_a_damaged_run_is_named(tmp_path: Path) -> None:
     order = choose("figure5", scale="smoke", tasks=["digits"], seeds=[0], folder=tmp_path, overrides=SHORT)
     _, (section,) = make(order, jobs=2)
     assert [row[0] for row in section.grids[1].rows] == ["K = 2", "K = 5", "K = 10", "K = 20"]
-    for line in section.figures[0].layers:
+    for line in section.figures[1].layers:
         if hasattr(line, "y") and not isinstance(line.y, float):
             assert list(line.y) == sorted(line.y)
     broken = next(tmp_path.rglob("updates.parquet"))
