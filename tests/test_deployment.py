@@ -30,7 +30,7 @@ from fedfa import (
     live,
 )
 from fedfa.apps import KINDS, DeploymentSettings, settings_of, write_app
-from fedfa.deployment import Answer, Deployment, Event, Failure, Nodes, Order
+from fedfa.deployment import Deployment
 from fedfa.errors import ConfigError
 from fedfa.executors.base import Trained
 from fedfa.experiment import load_object
@@ -40,6 +40,7 @@ from fedfa.report import write_report
 from fedfa.strategies import BY_NAME
 from fedfa.watch.runs import Runs
 from fedfa.watch.view import view
+from fedfa.world import Answer, Event, Failure, Nodes, Order
 
 
 class Crash(BaseException):

@@ -8,9 +8,9 @@ import torch
 from torch import nn
 
 from fedfa import LocalTraining, Task
-from fedfa.deployment import Order
 from fedfa.executors.base import Trained
 from fedfa.flat import Layout
+from fedfa.world import Order
 
 pytest.importorskip("flwr")
 

@@ -12,10 +12,10 @@ import pytest
 
 pytest.importorskip("flwr")
 
-from fedfa.deployment import Answer, Event, Failure, Nodes, Order
 from fedfa.executors.base import Trained
 from fedfa.flower import server, world
 from fedfa.flower.wire import WireError
+from fedfa.world import Answer, Event, Failure, Nodes, Order
 
 ORDER = Order(7, 3, np.zeros(2, np.float32), 1, 0.0, 0)
 TRAINED = Trained(np.ones(2, np.float32), 3, 4.0, 0.5)

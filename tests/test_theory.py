@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 import fedfa
 from fedfa import theory
-from fedfa.estimates import Estimate, Slopes, assumptions, estimate, measure, spaced, step_of
+from fedfa.estimates import Estimate, assumptions, estimate, spaced, step_of
 from fedfa.executors.base import Trained, WorkOrder
 from fedfa.executors.inline import Inline
 from fedfa.experiment import from_table
@@ -23,6 +23,7 @@ from fedfa.pace import pace
 from fedfa.place import CPU, Place
 from fedfa.record import find_run
 from fedfa.report.bound import at_most, words
+from fedfa.slopes import Slopes, measure
 from fedfa.task import Initial, Score
 
 CLIENTS, DIMENSION, STEPS, NOISE = 20, 6, 4, 0.1

@@ -16,8 +16,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
-from queue import Empty, SimpleQueue
-from typing import Any, NamedTuple, Protocol
+from queue import Empty
+from typing import Any
 
 import numpy as np
 
@@ -26,13 +26,13 @@ from fedfa.core import Flight, Strategy, Update
 from fedfa.course import Course
 from fedfa.engine import Stop
 from fedfa.errors import RecordError, in_a_line, require
-from fedfa.executors.base import Trained
 from fedfa.live import Live
 from fedfa.randomness import CHOICE, keyed
 from fedfa.record import CHECKPOINT, INTERRUPTED, Run, atomic, is_finished, read_run, write_run
 from fedfa.rows import ACCEPTED
 from fedfa.strategies import Port
 from fedfa.task import Task
+from fedfa.world import Event, Failure, Nodes, Order, World
 
 logger = logging.getLogger("fedfa")
 
@@ -52,52 +52,6 @@ class OnTheWay(Flight):
     base: np.ndarray
     started: float
     node: int
-
-
-class Order(NamedTuple):
-    """What a node is told."""
-
-    dispatch: int
-    base_version: int
-    base: np.ndarray
-    epochs: int
-    prox_mu: float
-    seed: int
-
-
-class Answer(NamedTuple):
-    """A client's result for this dispatch: a flat float32 vector of the model's length, and its metadata."""
-
-    dispatch: int
-    trained: Trained
-
-
-class Failure(NamedTuple):
-    """No usable result will come for this dispatch: "failed: ...", "lost: ..." or "refused: ..."."""
-
-    dispatch: int
-    outcome: str
-    blameless: bool = False
-    """Whether it is known not to be the node's fault, which then is not benched."""
-
-
-class Nodes(NamedTuple):
-    """These nodes are connected now."""
-
-    present: frozenset[int]
-
-
-Event = Answer | Failure | Nodes
-
-
-class World(Protocol):
-    """Where the clients are."""
-
-    events: SimpleQueue[Event]
-
-    def send(self, node: int, order: Order) -> None:
-        """Hand the order to the node, and return at once; an Answer or a Failure follows in any case."""
-        ...
 
 
 def check_strategy(strategy: Strategy) -> None:

@@ -8,7 +8,6 @@ from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
 from torch import nn
 
-from fedfa.deployment import Order
 from fedfa.errors import require
 from fedfa.executors.base import Trained, WorkOrder
 from fedfa.executors.inline import Inline
@@ -16,6 +15,7 @@ from fedfa.flat import Bound, Layout
 from fedfa.flower.wire import number_in, read_order, write_answer
 from fedfa.local import LocalTraining
 from fedfa.task import Task
+from fedfa.world import Order
 
 Node = Mapping[str, Any]
 """What the SuperNode was started with: ``--node-config``."""

@@ -16,11 +16,11 @@ import numpy as np
 import torch
 from flwr.app import Array, ArrayRecord, ConfigRecord, MetricRecord, RecordDict
 
-from fedfa.deployment import Order
 from fedfa.errors import in_a_line, require
 from fedfa.executors.base import Trained
 from fedfa.flat import Layout, flattened
 from fedfa.task import Task
+from fedfa.world import Order
 
 Form = Literal["flat", "named"]
 FLAT = "flat"

@@ -17,9 +17,9 @@ from typing import NamedTuple
 from flwr.app import Message, MessageType
 from flwr.serverapp import Grid
 
-from fedfa.deployment import Answer, Event, Failure, Nodes, Order
 from fedfa.errors import in_a_line
 from fedfa.flower.wire import Server, WireError
+from fedfa.world import Answer, Event, Failure, Nodes, Order
 
 logger = logging.getLogger("fedfa")
 

@@ -16,9 +16,9 @@ from flwr.clientapp import ClientApp
 from task import model
 from torch import nn
 
-from fedfa.deployment import Order
 from fedfa.executors.base import Trained
 from fedfa.flower import client_app
+from fedfa.world import Order
 
 
 def train(module: nn.Module, order: Order, node: dict) -> Trained:
