@@ -137,7 +137,7 @@ def test_everything_on_the_embedded_data(tmp_path: Path) -> None:
     assert len(ids) == len(set(ids))
     assert "fedfa paper all" in page
     manifests = {path: path.stat().st_mtime_ns for path in (tmp_path / "p").rglob("manifest.json")}
-    assert done["runs"] == done["wanted"] == 3 + 28 + 14 + 4 + 9 + 10 + 4 * 7 + 2 + 5 + 17 + 9 + 30 + 12
+    assert done["runs"] == done["wanted"] == 3 + 28 + 14 + 4 + 9 + 20 + 4 * 7 + 2 + 5 + 17 + 9 + 30 + 12
     assert len(manifests) < done["wanted"]  # some serve several questions
     one = last_json(call(*words, cwd=tmp_path))
     assert {path: path.stat().st_mtime_ns for path in (tmp_path / "p").rglob("manifest.json")} == manifests

@@ -97,9 +97,12 @@ class Run:
         hits = means.filter(pl.col("accuracy") >= accuracy)
         return hits["seconds"][0] if len(hits) else None
 
-    def level(self, over: int = 10, by: float = math.inf) -> float:
-        """The mean of the last so many evaluations, of those up to a time."""
-        last = self.evaluations.filter(pl.col("seconds") <= by)["accuracy"].tail(over)
+    def level(self, span: float, by: float = math.inf) -> float:
+        """The mean of the evaluations of so many seconds up to a time, or to the end; if there is none, the last."""
+        until = min(by, self.seconds)
+        known = self.evaluations.filter(pl.col("seconds") <= until)
+        recent = known.filter(pl.col("seconds") > until - span)
+        last = (recent if len(recent) else known.tail(1))["accuracy"]
         return float(last.mean()) if len(last) else math.nan  # pyright: ignore[reportArgumentType]
 
     def jumps(self, over: int = 20) -> float:

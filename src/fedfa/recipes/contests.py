@@ -117,15 +117,14 @@ def windows(lab: Lab) -> list[Contest]:
     delta = tuple(by_agreement(k, f"K = {k}, FedFa-Delta") for k in WINDOWS)
     found = []
     for workload, split in lab.splits():
-        mild = split is workload.splits[-1]
-        experiment = lab.experiment(workload, split, workload.sweep if mild else workload.same_time)
+        mild, experiment = split is workload.splits[-1], windows_experiment(lab, workload, split)
         compared = param if mild else (*some(*in_flight(experiment), "fedavg"), *param, *delta)
         found.append(Contest(f"{split.name}-windows", workload.titled(split), experiment, compared, "windows"))
     return [*found, *rivals(lab)]
 
 
 def rivals(lab: Lab) -> list[Contest]:
-    """What other strategies make of the hard split when they, too, average over more clients than usual."""
+    """What other strategies make of a hard and a mild split when they, too, average over more clients than usual."""
     return [
         Contest(
             f"{split.name}-rivals",
@@ -134,10 +133,14 @@ def rivals(lab: Lab) -> list[Contest]:
             averaging(*in_flight(experiment)),
             "windows",
         )
-        for workload in lab.workloads
-        for split in workload.splits[:-1]
-        for experiment in [lab.experiment(workload, split, workload.same_time)]
+        for workload, split in lab.splits()
+        if len(workload.splits) > 1
+        for experiment in [windows_experiment(lab, workload, split)]
     ]
+
+
+def windows_experiment(lab: Lab, workload: Workload, split: Split) -> Experiment:
+    return lab.experiment(workload, split, workload.sweep if split is workload.splits[-1] else workload.same_time)
 
 
 def nothing(lab: Lab) -> list[Contest]:

@@ -1,4 +1,4 @@
-"""Where strategies stand after the same time, by means over evaluations in a row: near a target accuracy jumps."""
+"""Where strategies stand after the same time, by means over a while: near a target accuracy jumps."""
 
 import math
 from collections.abc import Sequence
@@ -15,8 +15,8 @@ from fedfa.report.grid import Grid
 from fedfa.report.shapes import Figure, number
 from fedfa.report.tables import accuracy_cell, deviation, percent, summarise
 
-LEVEL_OVER = 10
-"""Evaluations whose mean tells where a run stands."""
+LEVEL_OVER = 0.15
+"""Share of the whole time whose mean tells where a run stands: the same for those that evaluate more often."""
 SHARES = (0.2, 0.4, 0.7, 1.0)
 """Of the time, after which it is told."""
 AROUND_TARGET = (-0.2, -0.15, -0.1, -0.05, 0.0, 0.05, 0.1)
@@ -26,14 +26,14 @@ STEADY_IS = (
     "At an accuracy: virtual seconds until the mean of three evaluations in a row was there. Jumps: the mean change of "
     "accuracy between two evaluations, up or down, in points, over the last twenty."
 )
-LEVEL_IS = f"At a time: the mean of the last {LEVEL_OVER} evaluations up to it, in per cent."
+LEVEL_IS = f"At a time: the mean of the evaluations in {LEVEL_OVER:.0%} of the whole time up to it, in per cent."
 
 
 def same_time(lab: Lab, results: Results) -> Section:
     """What each strategy makes of the same time."""
     grids = [level_grid(lab, contest, runs) for contest, runs in results]
     values = [
-        value_of(contest, contender, row) | {"level": fmean(level_of(runs, contender.title)) if row else None}
+        value_of(contest, contender, row) | {"level": fmean(levels(contest, runs, contender.title)) if row else None}
         for contest, runs in results
         for rows in [{row.label: row for row in summarise(runs, contest.target)}]
         for contender in contest.contenders
@@ -58,9 +58,9 @@ def level_grid(lab: Lab, contest: Contest, runs: Sequence[Run], first: str = "St
     cells = []
     for contender in contest.contenders:
         row, title = rows.get(contender.title), contender.title
-        levels = [level_of(runs, title, by) for by in times]
-        on_the_way = [accuracy_cell(fmean(level)) if level else "–" for level in levels[:-1]]
-        in_the_end = accuracy_cell(fmean(levels[-1]), deviation(levels[-1])) if levels[-1] else "–"
+        found = [levels(contest, runs, title, by) for by in times]
+        on_the_way = [accuracy_cell(fmean(level)) if level else "–" for level in found[:-1]]
+        in_the_end = accuracy_cell(fmean(found[-1]), deviation(found[-1])) if found[-1] else "–"
         steady = [steady_cell(runs, row, goal) for goal in goals]
         jumps = [run.jumps() for run in runs if run.label == title]
         jumping = f"{100 * fmean(jumps):.1f}" if jumps else "–"
@@ -71,14 +71,24 @@ def level_grid(lab: Lab, contest: Contest, runs: Sequence[Run], first: str = "St
 
 
 def level_figure(contest: Contest, runs: Sequence[Run]) -> Figure:
-    figure = accuracy_figure([running_mean(run, LEVEL_OVER) for run in runs], "seconds", contest.target)
-    caption = figure.caption.replace("Last evaluated", f"Mean of the last {LEVEL_OVER} evaluated")
+    figure = accuracy_figure([running_level(run, _span(contest, runs)) for run in runs], "seconds", contest.target)
+    caption = f"{figure.caption} At each time the mean over {LEVEL_OVER:.0%} of the whole time before it."
     return replace(figure, name=contest.name, title=f"{figure.title}: {contest.title}", caption=caption)
 
 
-def level_of(runs: Sequence[Run], label: str, by: float = math.inf) -> list[float]:
+def levels(contest: Contest, runs: Sequence[Run], label: str, by: float = math.inf) -> list[float]:
     """Of each seed."""
-    return [run.level(LEVEL_OVER, by) for run in runs if run.label == label]
+    span = _span(contest, runs)
+    return [run.level(span, by) for run in runs if run.label == label]
+
+
+def _span(contest: Contest, runs: Sequence[Run]) -> float:
+    return LEVEL_OVER * (contest.experiment.stop.seconds or max(run.seconds for run in runs))
+
+
+def running_level(run: Run, span: float) -> Run:
+    smooth = [run.level(span, by) for by in run.evaluations["seconds"]]
+    return replace(run, evaluations=run.evaluations.with_columns(accuracy=pl.Series(smooth, dtype=pl.Float64)))
 
 
 def running_mean(run: Run, over: int) -> Run:
