@@ -453,6 +453,11 @@ def test_other_seeds_are_shown_where_they_are_there(tmp_path: Path) -> None:
     assert "seeds" not in page.split("Scale: full; ")[1].split(".")[0]
     assert "seed 0, and others where they are there." in page
     assert "fedfa paper same-time --scale full --seeds 0,1 " in page
+    other = replace(chosen, contenders=chosen.contenders[1:2])
+    replace(made, seeds=(0,)).carry_out([other], jobs=1)
+    both = replace(chosen, contenders=chosen.contenders[:2])
+    ((_, runs),) = replace(shown, folder=tmp_path).carry_out([both])
+    assert [run.seed for run in runs] == [0, 0]  # or one strategy would be compared with the other's seeds
 
 
 def test_other_seeds_are_not_chosen_by_how_slow_they_were(tmp_path: Path) -> None:

@@ -271,15 +271,31 @@ class Lab:
         plan: dict[Path, Point] = {}
         for contest in contests:
             whole_runs = self._points(replace(contest, ends_at_target=False))
-            for point, whole in zip(self._points(contest), whole_runs, strict=True):
-                asked = point.experiment.seed in self.seeds
-                if not asked and not any(map(self.shelf.fairly, (whole, point))):
+            pairs = list(zip(self._points(contest), whole_runs, strict=True))
+            further = self._further(pairs)
+            for point, whole in pairs:
+                if point.experiment.seed not in self.seeds and point.folder not in further:
                     continue
                 if whole in self.shelf:
                     point = replace(whole, rank=point.rank)
                 known = plan.setdefault(point.folder, point)
                 plan[point.folder] = min(known, point, key=lambda point: point.rank)
         return in_order(list(plan.values()))
+
+    def _further(self, pairs: Iterable[tuple[Point, Point]]) -> set[Path]:
+        """Runs of seeds that were not asked for, where every strategy with any run has one: or seeds were compared."""
+        if self.all_seeds == self.seeds:
+            return set()
+        there: dict[str, dict[int, Path]] = {}
+        for point, whole in pairs:
+            if any(map(self.shelf.fairly, (whole, point))):
+                there.setdefault(point.label, {})[point.experiment.seed] = point.folder
+        return {
+            folder
+            for found in there.values()
+            for seed, folder in found.items()
+            if all(seed in others for others in there.values())
+        }
 
     def _points(self, contest: Contest) -> list[Point]:
         """The runs of a contest: the strategies in turn, each with every seed."""
