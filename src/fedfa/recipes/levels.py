@@ -83,7 +83,7 @@ def levels(contest: Contest, runs: Sequence[Run], label: str, by: float = math.i
 
 
 def _span(contest: Contest, runs: Sequence[Run]) -> float:
-    return LEVEL_OVER * (contest.experiment.stop.seconds or max(run.seconds for run in runs))
+    return LEVEL_OVER * (contest.experiment.stop.seconds or max((run.seconds for run in runs), default=0.0))
 
 
 def running_level(run: Run, span: float) -> Run:
