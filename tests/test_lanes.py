@@ -221,6 +221,25 @@ def test_reduced_precision_learns_the_same(precision: str) -> None:
     assert runs[0].best_accuracy > 0.6
 
 
+def test_a_cpu_computes_in_bf16_where_asked(tmp_path: Any) -> None:
+    """Rounded, so another model, but the same events; and it goes on after an interruption as if there were none."""
+    task, stop = make_task(), {"updates": 60}
+
+    def run(precision: str, **more: Any) -> fedfa.Run:
+        return fedfa.simulate(FedFaParam(concurrency=4, window=2), task, stop=stop, precision=precision, **more)
+
+    exact, rounded = run("fp32"), run("bf16")
+    assert (rounded.manifest["executor"], rounded.manifest["precision"]) == ("inline", "bf16")
+    events = ["seconds", "client", "staleness"]
+    assert rounded.updates[events].equals(exact.updates[events])
+    assert not rounded.evaluations["loss"].equals(exact.evaluations["loss"])
+    assert rounded.best_accuracy >= exact.best_accuracy - 0.1
+    with pytest.raises(KeyboardInterrupt):
+        run("bf16", out=tmp_path / "a", interrupted=lambda: True)
+    again = run("bf16", out=tmp_path / "a", resume=True)
+    assert again.evaluations.equals(rounded.evaluations)
+
+
 class Moody(nn.Linear):
     """Looks at its data in Python: no graph can hold that."""
 
@@ -264,8 +283,10 @@ def test_places_are_checked() -> None:
     with pytest.raises(ConfigError, match="executor = 'lanes': needs a GPU"):
         fedfa.simulate(FedFaParam(concurrency=2), task, executor="lanes", threads=before + 1)
     assert torch.get_num_threads() == before
-    with pytest.raises(ConfigError, match="precision = 'bf16': the CPU computes in fp32"):
-        Place.of("cpu", "bf16")
+    with pytest.raises(ConfigError, match="precision = 'tf32': the CPU computes in fp32 or bf16"):
+        Place.of("cpu", "tf32")
+    with pytest.raises(ConfigError, match="executor = 'batched': computes in fp32; with bf16 take inline"):
+        make_executor("batched", task, 0, Place.of("cpu", "bf16"))
     with pytest.raises(ConfigError, match="device = 'tpu': must be auto, cpu or cuda"):
         Place.of("tpu")
     if not torch.cuda.is_available():

@@ -100,11 +100,11 @@ def run_points(
     the time ``until`` (as ``time.time()`` tells it): what is not finished by then is saved, and not among the runs.
     Nor is a point that is ``answered`` when its turn comes.
     """
-    from fedfa.place import CPU, Place
+    from fedfa.place import Place
 
     engines = {point.experiment.engine for point in todo}
     shared = any(  # one run then uses all there is
-        engine.executor == "ray" or Place.of(engine.device, engine.precision) != CPU for engine in engines
+        engine.executor == "ray" or Place.of(engine.device, engine.precision).device != "cpu" for engine in engines
     )
     jobs = min(jobs or (1 if shared else os.cpu_count() or 1), len(todo))
     context = multiprocessing.get_context("spawn")

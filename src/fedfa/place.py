@@ -21,7 +21,7 @@ class Place:
     """A device, and the arithmetic to use on it.
 
     fp32 repeats bit for bit. tf32 rounds the factors of matrix products and convolutions, bf16 also their results
-    (models stay float32); both let the GPU's library choose its fastest algorithms, which may differ between runs.
+    (models stay float32); on a GPU both let its library choose its fastest algorithms, which may differ between runs.
     """
 
     device: Literal["cpu", "cuda"] = "cpu"
@@ -29,7 +29,7 @@ class Place:
 
     @classmethod
     def of(cls, device: str = "auto", precision: str = "auto", elsewhere: bool = False) -> "Place":
-        """``auto``: the GPU where there is one, with bf16; else the CPU with fp32.
+        """``auto``: the GPU where there is one, with bf16; else the CPU with fp32, as not every CPU computes in bf16.
 
         ``elsewhere``: on other machines, so that a GPU need not be on this one.
         """
@@ -41,8 +41,8 @@ class Place:
         there = torch.cuda.is_available() or (elsewhere and device == "cuda")
         require(device != "cuda" or there, "device = 'cuda': no GPU that torch can use; set device = 'cpu'")
         if device == "cpu" or not there:
-            require(precision in ("auto", "fp32"), f"precision = {precision!r}: the CPU computes in fp32")
-            return cls()
+            require(precision != "tf32", "precision = 'tf32': the CPU computes in fp32 or bf16")
+            return cls("cpu", "bf16" if precision == "bf16" else "fp32")
         return cls("cuda", "bf16" if precision == "auto" else precision)  # pyright: ignore[reportArgumentType]
 
     def put(self, tensor: Tensor) -> Tensor:

@@ -78,6 +78,7 @@ def make_executor(
     on_gpu = place.device != "cpu"
     require(on_gpu or name != "lanes", "executor = 'lanes': needs a GPU; set device = 'cuda', or take another executor")
     require(not on_gpu or name != "batched", "executor = 'batched': is for the CPU; on a GPU take lanes or inline")
+    require(name != "batched" or place == CPU, "executor = 'batched': computes in fp32; with bf16 take inline")
     if name == "ray":
         from fedfa.executors.ray import RayWorkers
 
@@ -90,8 +91,8 @@ def make_executor(
         except CannotCapture as reason:
             _say_once(f"This model's steps cannot be captured ({reason}); training clients one by one.")
             return Inline(task, seed, place)
-    if name == "auto" and flops_per_step(task, seed) > OVERHEAD_BOUND_FLOPS:
-        return Inline(task, seed)
+    if name == "auto" and (place != CPU or flops_per_step(task, seed) > OVERHEAD_BOUND_FLOPS):
+        return Inline(task, seed, place)
     try:
         return Batched(task, seed)
     except CannotBatch as reason:

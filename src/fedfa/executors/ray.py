@@ -95,14 +95,14 @@ class RayWorkers:
             needs["num_gpus"] = 1 if count <= gpus else 1 / -(-count // gpus)
         else:
             count = workers or max(1, int(there.get("CPU", 1)))
-        self._ahead = AHEAD if place == CPU else AHEAD_ON_GPU
+        self._ahead = AHEAD if place.device == "cpu" else AHEAD_ON_GPU
         bare = copy.copy(task)
         bare.prepared = {}  # captured steps belong to this process
         for name, module in list(sys.modules.items()):
             if name.startswith("fedfa_user_"):  # code of the user's own, which no worker could import
                 ray.cloudpickle.register_pickle_by_value(module)
         shared = ray.put(bare)
-        threads = 1 if place == CPU else AHEAD_ON_GPU
+        threads = 1 if place.device == "cpu" else AHEAD_ON_GPU
         actor = ray.remote(Worker).options(max_restarts=-1, max_task_retries=-1, max_concurrency=threads, **needs)
         self.workers = [actor.remote(shared, seed, place, compile) for _ in range(count)]
         self._load = [0] * count
