@@ -121,6 +121,7 @@ CIFAR10_NARROW = replace(
     title="CIFAR-10, narrow ResNet-18",
     dataset="cifar10",
     settings={**CIFAR10.settings, "model.width": 16, "engine.precision": "bf16"},
+    smoke={**CIFAR10.smoke, "engine.precision": "auto"},
     splits=tuple(replace(split, name=split.name.replace("cifar10", "cifar10-narrow")) for split in CIFAR10.splits),
     same_time={"stop.seconds": 500.0},
 )
