@@ -63,7 +63,8 @@ function inflate(flat, into) {
   return into;
 }
 const family = getComputedStyle(document.body).fontFamily;
-const controls = { responsive: true, displaylogo: false, displayModeBar: phone ? false : "hover",
+const pointer = matchMedia("(hover: hover)").matches;  // without one, the buttons would lie over the legend for good
+const controls = { responsive: true, displaylogo: false, displayModeBar: phone || !pointer ? false : "hover",
   modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d"] };
 function draw(name, figure) {
   const layout = inflate({ ...theme(), "font.family": family, "font.size": phone ? 11 : 13 }, figure.layout);
