@@ -26,7 +26,6 @@ import numpy as np
 
 from fedfa.errors import ConfigError, EngineError, in_a_line, require
 from fedfa.executors.base import Trained, WorkOrder
-from fedfa.executors.inline import Inline
 from fedfa.executors.lanes import NAP_SECONDS, Lanes
 from fedfa.place import CPU, Place, as_array
 from fedfa.task import Task
@@ -49,7 +48,8 @@ class Worker:
         self._place, self._lock = place, threading.Lock()
         self._switches = place.prepared()
         self._switches.__enter__()  # for as long as the worker lives
-        self._executor: Any = Inline(task, seed) if place == CPU else make_executor("auto", task, seed, place, compile)
+        kind = "inline" if place.device == "cpu" else "auto"
+        self._executor: Any = make_executor(kind, task, seed, place, compile)
 
     def train(self, order: WorkOrder, base: np.ndarray) -> Trained:
         """Calls come from several threads where there are lanes; the lock lets one at a time at the GPU."""
