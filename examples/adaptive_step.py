@@ -1,4 +1,4 @@
-"""A strategy of your own: FedFa-Delta from the bases, with a step that adapts to how much the differences disagree.
+"""A strategy of your own: FedFa-Agree with another step, which adapts to how much the differences disagree.
 
 The rule is that of Jhunjhunwala et al., "FedExP: Speeding Up Federated Averaging via Extrapolation", ICLR 2023, taken
 for a sliding window instead of a round:
@@ -9,28 +9,23 @@ Differences that point the same way give 1, which is FedFa-Param; K that are at 
 
     fedfa compare --strategies fedfa-param,examples/adaptive_step.py:FedFaExP --seeds 0,1,2,3,4 --target 0.93 \\
                   --set data.alpha=5.0 --set stop.seconds=1200
-
-docs/reproduction.md tells what came of it.
 """
 
 from dataclasses import dataclass
 from statistics import fmean
 from typing import ClassVar
 
-from fedfa.strategies.fedfa import Anchor, FedFaDelta
+from fedfa.strategies.fedfa_agree import FedFaAgree
 from fedfa.vectors import distance
 
 
 @dataclass(kw_only=True, eq=False)
-class FedFaExP(FedFaDelta):
-    """FedFa-Delta with FedExP's step."""
+class FedFaExP(FedFaAgree):
+    """FedFa-Agree with FedExP's step."""
 
     name: ClassVar[str] = "fedfa-exp"
 
-    anchor: Anchor | None = "bases"
-
     def step(self) -> float:
-        assert self.bases is not None
         parameters = slice(0, self.num_trainable)
         window = zip(self.results.entries, self.bases.entries, strict=True)
         each = fmean(distance(model.vector[parameters], base.vector[parameters]) ** 2 for model, base in window)

@@ -34,7 +34,7 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     "fedprox": {"weighting": "examples"},
     "fednova": {"weighting": "examples", "server_lr": 1.0},
     "fedasync": {"beta": 0.6, "staleness": "polynomial"},
-    "fedbuff": {"buffer": 5, "server_lr": 1.0, "staleness": "constant", "origin": "base", "weighting": "uniform"},
+    "fedbuff": {"buffer": 5, "server_lr": 1.0, "staleness": "polynomial", "origin": "base", "weighting": "uniform"},
     "port": {"buffer": 5, "staleness_bound": 10, "similarity_weight": 1.0, "staleness_weight": 1.0},
     "fedfa-param": {"window": 5, "weighting": "uniform", "one_slot_per_client": False},
     "fedfa-delta": {
@@ -42,8 +42,8 @@ DEFAULTS: dict[str, dict[str, Any]] = {
         "weighting": "uniform",
         "origin": "base",
         "staleness": "constant",
-        "anchor": None,
     },
+    "fedfa-agree": {"window": 5, "weighting": "uniform", "one_slot_per_client": False},
 }
 for variant, original in {
     "port-non-urgent": "port",
@@ -134,12 +134,11 @@ def fedfa(strategy: str, p: dict[str, Any], w: Vec, buffer: list[dict[str, Any]]
     weights = [i["n"] for i in buffer]
     if strategy == "fedfa-param":
         return mean([i["w"] for i in buffer], weights)
-    plain = p["origin"] == "base" and p["staleness"] == "constant" and p.get("server_lr") is None
-    if p["anchor"] == "bases" or (p["anchor"] is None and plain and strategy != "fedfa-nova"):
-        w = mean([i["base"] for i in buffer], weights)
-        lr = p.get("server_lr") or by_agreement(p, buffer, weights, mean([i["D"] for i in buffer], weights))
-    else:
-        lr = p.get("server_lr") or 1 / p["concurrency"]
+    if strategy == "fedfa-agree":
+        bases, change = mean([i["base"] for i in buffer], weights), mean([i["D"] for i in buffer], weights)
+        lr = p.get("server_lr") or by_agreement(p, buffer, weights, change)
+        return step(bases, change, lr, buffer, weights, n)
+    lr = p.get("server_lr") or 1 / p["concurrency"]
     if strategy == "fedfa-nova":
         steps = mean([[i["a"]] for i in buffer], weights)[0]
         return step(w, mean([[d / i["a"] for d in i["D"]] for i in buffer], weights), lr * steps, buffer, weights, n)

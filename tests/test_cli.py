@@ -70,7 +70,7 @@ def test_run_report_and_json(tmp_path: Path) -> None:
 
 def test_theory_of_a_run(tmp_path: Path) -> None:
     words = ["--set", "stop.updates=60", "--set", "strategy.name=fedfa-delta", "--set", "engine.executor=inline"]
-    call("run", *words, *QUICK, "--out", "adapted", cwd=tmp_path)
+    call("run", *words, *QUICK, "--set", "strategy.name=fedfa-agree", "--out", "adapted", cwd=tmp_path)
     adapted = call("theory", "adapted", "--models", "2", "--json", cwd=tmp_path)
     longest = find_run(tmp_path / "adapted").evaluations["step"].drop_nans().max()
     assert last_json(adapted)["server_lr"] == longest > 1
@@ -78,7 +78,7 @@ def test_theory_of_a_run(tmp_path: Path) -> None:
     call("run", *words, *QUICK, "--set", "strategy.name=fedasync", "--out", "mixed", cwd=tmp_path)
     refused = call("theory", "mixed", cwd=tmp_path, ok=2).stderr
     assert "fedasync: Theorem 1 does not speak about it; give a run of fedfa-param, fedfa-delta, fedfa-prox" in refused
-    call("run", *words, *QUICK, "--set", "strategy.anchor=model", cwd=tmp_path)
+    call("run", *words, *QUICK, cwd=tmp_path)
     done = call("theory", "runs/digits", "--models", "4", "--json", cwd=tmp_path)
     found = last_json(done)
     assert len(found["models"]) == 4
@@ -327,6 +327,7 @@ def test_public_names_are_there_and_guarded() -> None:
             "FedAsync",
             "FedAvg",
             "FedBuff",
+            "FedFaAgree",
             "FedFaDelta",
             "FedFaNova",
             "FedFaParam",

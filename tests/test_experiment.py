@@ -70,7 +70,7 @@ def test_overrides_reach_the_objects() -> None:
             ["strategy.concurrency=51"],
             "strategy.concurrency = 51: more than the 50 clients there are (data.clients = 50)",
         ),
-        (["strategy.name=fedbuff", "strategy.buffer=20"], "strategy.buffer = 20: with refill"),
+        (["strategy.name=fedbuff", "strategy.buffer=20", "strategy.refill=batch"], "strategy.buffer = 20: with refill"),
         (["strategy.name=fedbuff", "strategy.refill=btch"], "strategy.refill = \"btch\": did you mean 'batch'?"),
         (["data.alpha=0"], "data.alpha = 0.0: must be above 0"),
         (["data.partition=diriclet"], "did you mean 'dirichlet'?"),

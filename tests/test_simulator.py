@@ -76,7 +76,7 @@ def test_refill_immediate_and_batch(task: fedfa.Task) -> None:
     arrivals = set(at_once["seconds"].to_list()) | {0.0}
     assert set(at_once["dispatched_seconds"].to_list()) <= arrivals
     assert at_once["dispatched_seconds"].n_unique() > 50
-    batch = quick(fedfa.FedBuff(concurrency=4, buffer=3), task).updates
+    batch = quick(fedfa.FedBuff(concurrency=4, buffer=3, refill="batch"), task).updates
     published = set(batch.filter(pl.col("version") > pl.col("version").shift(1).fill_null(0))["seconds"].to_list())
     assert set(batch["dispatched_seconds"].to_list()) <= published | {0.0}
 
@@ -362,7 +362,7 @@ def test_resuming_with_other_settings_is_refused(task: fedfa.Task, tmp_path: Pat
         (lambda task: Stop(), "set at least one of updates, seconds, accuracy, wall_seconds"),
         (lambda task: Stop(updates=0), "updates = 0: must be above 0, and finite"),
         (
-            lambda task: fedfa.FedBuff(buffer=11),
+            lambda task: fedfa.FedBuff(buffer=11, refill="batch"),
             'buffer = 11: with refill = "batch" it would never fill, for concurrency = 10',
         ),
         (lambda task: fedfa.FedFaParam(window=0), "window = 0: must be at least 1"),
@@ -541,7 +541,7 @@ def test_the_record_tells_the_steps_that_were_taken() -> None:
         name: fedfa.simulate(strategy, stop={"updates": 60}).evaluations["step"].to_numpy()
         for name, strategy in {
             "param": fedfa.FedFaParam(),
-            "by agreement": fedfa.FedFaDelta(),
+            "by agreement": fedfa.FedFaAgree(),
             "fixed": fedfa.FedFaDelta(server_lr=0.2),
             "nova": fedfa.FedFaNova(server_lr=0.3),
         }.items()

@@ -91,7 +91,7 @@ def test_fedbuff_steps_along_the_mean_difference() -> None:
 
 
 def test_fedbuff_origin_current_is_the_mean_of_models() -> None:
-    strategy = fedfa.FedBuff(concurrency=4, buffer=2, origin="current")
+    strategy = fedfa.FedBuff(concurrency=4, buffer=2, origin="current", staleness="constant")
     models = replay(
         strategy,
         np.array([10.0], np.float32),
@@ -135,46 +135,29 @@ def test_fedfa_delta_steps_along_the_mean_of_the_last_k_differences() -> None:
     close(models, [[1], [one], [two], [three]])
 
 
-def test_fedfa_delta_from_the_model_takes_one_over_concurrency() -> None:
+def test_fedbuff_is_by_default_what_its_authors_define() -> None:
+    buff = fedfa.FedBuff()
+    assert (buff.origin, buff.refill_policy, buff.staleness, buff.weighting) == (
+        "base", "immediate", fedfa.Polynomial(a=0.5), "uniform",
+    )  # fmt: skip
+    models = replay(
+        fedfa.FedBuff(buffer=1), np.array([0.0], np.float32), [arrival(0, 0, 1), arrival(1, 0, 3), arrival(2, 0, 5)]
+    )
+    close(models, [[1], [1 + 3 / 2**0.5], [1 + 3 / 2**0.5 + 5 / 3**0.5]])
+
+
+def test_fedfa_delta_takes_one_over_concurrency() -> None:
     stream = [arrival(0, 0, 3), arrival(1, 0, 5)]
     start = np.array([1.0], np.float32)
-    close(replay(fedfa.FedFaDelta(window=2, concurrency=10, anchor="model"), start, stream), [[1], [1 + 0.1 * 3]])
+    close(replay(fedfa.FedFaDelta(window=2, concurrency=10), start, stream), [[1], [1 + 0.1 * 3]])
 
 
-def test_fedfa_delta_may_take_a_given_step_from_the_mean_of_the_bases() -> None:
+def test_fedfa_agree_may_take_a_given_step_from_the_mean_of_the_bases() -> None:
     stream = [arrival(0, 0, 3), arrival(1, 0, 5), arrival(2, 1, 9)]
     one = 1 + 1.5 * (2 + 4) / 2
     two = (1 + one) / 2 + 1.5 * (4 + (9 - one)) / 2
-    rule = fedfa.FedFaDelta(window=2, concurrency=10, anchor="bases", server_lr=1.5)
+    rule = fedfa.FedFaAgree(window=2, concurrency=10, server_lr=1.5)
     close(replay(rule, np.array([1.0], np.float32), stream), [[1], [one], [two]])
-
-
-@pytest.mark.parametrize(
-    ("given", "anchor"),
-    [
-        ({}, "bases"),
-        ({"server_lr": 0.2}, "model"),  # the paper's formula
-        ({"origin": "current"}, "model"),
-        ({"staleness": "polynomial"}, "model"),
-        ({"server_lr": 1.5, "anchor": "bases"}, "bases"),
-    ],
-)
-def test_where_fedfa_delta_steps_from(given: dict[str, Any], anchor: str) -> None:
-    assert fedfa.FedFaDelta(**given).settings()["anchor"] == anchor
-    assert fedfa.FedFaNova(**{key: given[key] for key in given.keys() - {"anchor"}}).anchor == "model"
-
-
-@pytest.mark.parametrize(
-    ("cls", "given"),
-    [
-        (fedfa.FedFaDelta, {"origin": "current"}),
-        (fedfa.FedFaDelta, {"staleness": "hinge"}),
-        (fedfa.FedFaNova, {}),
-    ],
-)
-def test_what_does_not_go_with_the_bases(cls: type[Strategy], given: dict[str, Any]) -> None:
-    with pytest.raises(ConfigError, match=r"anchor.*leave (it|origin and staleness) out"):
-        cls(**given, anchor="bases")
 
 
 @pytest.mark.parametrize(
@@ -188,38 +171,38 @@ def test_what_does_not_go_with_the_bases(cls: type[Strategy], given: dict[str, A
         ([[0, 0, 0, 0]] * 4, 1.0),
     ],
 )
-def test_fedfa_delta_steps_as_far_as_clients_agree(differences: Any, step: float) -> None:
+def test_fedfa_agree_steps_as_far_as_clients_agree(differences: Any, step: float) -> None:
     """Not from a single window, from which nothing can be told."""
     start = np.array([5.0, 6.0, 7.0, 8.0], np.float32)
     stream = [arrival(client, 0, *(start + row)) for client, row in enumerate(differences)]
-    models = replay(fedfa.FedFaDelta(window=4, concurrency=3), start, [*stream, *stream])
+    models = replay(fedfa.FedFaAgree(window=4, concurrency=3), start, [*stream, *stream])
     mean = np.mean(differences, axis=0)
     close(models[3:], [start + mean] + [start + step * mean] * 4, atol=1e-5)
 
 
-def test_where_clients_do_not_agree_fedfa_delta_is_fedfa_param_bit_for_bit() -> None:
+def test_where_clients_do_not_agree_fedfa_agree_is_fedfa_param_bit_for_bit() -> None:
     rng = np.random.default_rng(0)
-    delta, param = fedfa.FedFaDelta(window=3, concurrency=10), fedfa.FedFaParam(window=3, concurrency=10)
+    agree, param = fedfa.FedFaAgree(window=3, concurrency=10), fedfa.FedFaParam(window=3, concurrency=10)
     versions = [rng.normal(size=400).astype(np.float32)]
-    for rule in (delta, param):
+    for rule in (agree, param):
         rule.begin(versions[0], num_trainable=390)
     for i in range(60):
         base = max(0, len(versions) - 1 - int(rng.integers(0, 4)))
         update = Update(i, i, base, versions[base] + rng.normal(size=400).astype(np.float32), versions[base], 1, 1.0)
-        for rule in (delta, param):
+        for rule in (agree, param):
             rule.receive(update, {i: Flight(i, base)})
-        assert np.array_equal(delta.model, param.model)
-        versions += [delta.model] if delta.version == len(versions) else []
+        assert np.array_equal(agree.model, param.model)
+        versions += [agree.model] if agree.version == len(versions) else []
     assert len(versions) == 59
 
 
 def test_one_difference_alone_agrees_with_nobody() -> None:
     stream = random_stream(20, 1)
-    rules = fedfa.FedFaDelta(window=1), fedfa.FedFaParam(window=1)
+    rules = fedfa.FedFaAgree(window=1), fedfa.FedFaParam(window=1)
     assert np.array_equal(*(np.array(replay(rule, START, stream)) for rule in rules))
 
 
-def steps_along(rule: fedfa.FedFaDelta, models: Any) -> list[float]:
+def steps_along(rule: fedfa.FedFaAgree, models: Any) -> list[float]:
     """The step after each arrival, when all start from zero."""
     start, steps = np.zeros(64, np.float32), []
     rule.begin(start)
@@ -232,7 +215,7 @@ def steps_along(rule: fedfa.FedFaDelta, models: Any) -> list[float]:
 def test_the_agreement_outlives_single_windows() -> None:
     """Eight arrivals that agree, then many that do not: the step comes down over M_c arrivals and more, not at once."""
     stream = [np.ones(64) if i < 8 else 8 * np.eye(64)[i % 64] for i in range(120)]
-    steps = steps_along(fedfa.FedFaDelta(window=4, concurrency=8), stream)
+    steps = steps_along(fedfa.FedFaAgree(window=4, concurrency=8), stream)
     assert steps[:9] == [1.0] * 4 + [2.0] * 5
     assert any(1.0 < step < 2.0 for step in steps[9:70])
     assert steps[70:] == [1.0] * 50
@@ -244,7 +227,7 @@ def test_what_clients_agree_on_by_chance_does_not_count(window: int) -> None:
     rng = np.random.default_rng(0)
     opposed = rng.choice([-1.0, 1.0], size=(400, 1)) * np.ones(64) + 0.3 * rng.normal(size=(400, 64))
     by_chance, in_common = (
-        np.mean(steps_along(fedfa.FedFaDelta(window=window, concurrency=5), models))
+        np.mean(steps_along(fedfa.FedFaAgree(window=window, concurrency=5), models))
         for models in (opposed, opposed + 1)
     )
     assert by_chance < 1.1
@@ -274,7 +257,8 @@ def test_fedfa_nova_rescales_by_the_mean_steps_of_the_window() -> None:
 def test_prox_strategies_tell_clients_how_hard_to_pull() -> None:
     assert fedfa.FedProx(prox_mu=0.3).local.prox_mu == 0.3
     assert fedfa.FedFaProx(prox_mu=0.2).local.prox_mu == 0.2
-    assert fedfa.FedFaDelta().local.prox_mu == 0.0
+    assert fedfa.FedFaAgree(prox_mu=0.2).local.prox_mu == 0.2
+    assert fedfa.FedFaDelta().local.prox_mu == fedfa.FedFaAgree().local.prox_mu == 0.0
 
 
 def test_one_slot_per_client_replaces_the_older_entry() -> None:
@@ -417,11 +401,7 @@ def test_a_bad_update_changes_nothing_and_frees_its_slot(cls: type[Strategy], ba
     assert same(before, snapshot(strategy))
 
 
-def from_the_model() -> Strategy:
-    return fedfa.FedFaDelta(concurrency=3, window=2, anchor="model")
-
-
-@pytest.mark.parametrize("make", [*(partial(small, cls) for cls in ALL), from_the_model])
+@pytest.mark.parametrize("make", [partial(small, cls) for cls in ALL], ids=[cls.name for cls in ALL])
 def test_state_survives_a_round_trip(make: Callable[[], Strategy]) -> None:
     rng = np.random.default_rng(1)
     results = rng.normal(size=(12, 3)).astype(np.float32)
@@ -511,17 +491,17 @@ START = np.linspace(-1, 1, 6, dtype=np.float32)
     ("one", "other", "stream"),
     [
         (fedfa.FedNova(concurrency=4), fedfa.FedAvg(concurrency=4), random_stream(20, 4, fresh=True, same_n=False)),
-        (fedfa.FedBuff(concurrency=4, buffer=4), fedfa.FedAvg(concurrency=4), random_stream(20, 4, fresh=True)),
+        (fedfa.FedBuff(concurrency=4, buffer=4, refill="batch"), fedfa.FedAvg(concurrency=4), random_stream(20, 4, fresh=True)),
         (fedfa.FedFaParam(window=1), fedfa.FedAsync(beta=1.0, staleness="constant"), random_stream(20, 1)),
         (
             fedfa.FedFaDelta(window=1, server_lr=1.0),
-            fedfa.FedBuff(buffer=1, concurrency=10),
+            fedfa.FedBuff(buffer=1, concurrency=10, staleness="constant"),
             random_stream(20, 1),
         ),
         (fedfa.FedProx(concurrency=4), fedfa.FedAvg(concurrency=4), random_stream(20, 4, same_n=False)),
-        (fedfa.FedFaDelta(window=3, anchor="bases", server_lr=1.0), fedfa.FedFaParam(window=3), random_stream(20, 3)),
+        (fedfa.FedFaAgree(window=3, server_lr=1.0), fedfa.FedFaParam(window=3), random_stream(20, 3)),
         (fedfa.FedFaProx(window=3), fedfa.FedFaDelta(window=3), random_stream(20, 3)),
-        (fedfa.FedFaNova(window=3), fedfa.FedFaDelta(window=3, anchor="model"), random_stream(20, 3)),
+        (fedfa.FedFaNova(window=3), fedfa.FedFaDelta(window=3), random_stream(20, 3)),
     ],
     ids=lambda value: value.name if isinstance(value, Strategy) else "",
 )

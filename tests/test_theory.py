@@ -123,7 +123,7 @@ def measured(strategy: Any, server_lr: float, lr: float) -> tuple[float, theory.
     ("strategy", "server_lr"),
     [
         (fedfa.FedFaParam(concurrency=10, window=5), 1.0),
-        (fedfa.FedFaDelta(concurrency=10, window=5, anchor="model"), 0.1),
+        (fedfa.FedFaDelta(concurrency=10, window=5), 0.1),
     ],
     ids=["param", "delta, 1/M_c"],
 )
@@ -192,7 +192,7 @@ def test_what_the_constants_allow() -> None:
 @pytest.mark.parametrize(("share", "steady"), [(0.9, True), (2.5, False)])
 def test_the_largest_weight_tells_steady_from_growing(share: float, steady: bool) -> None:
     """On the quadratic, on either side of pi / 2."""
-    _, setting, _ = measured(fedfa.FedFaDelta(concurrency=10, window=5, anchor="model"), 0.1, lr=0.1)
+    _, setting, _ = measured(fedfa.FedFaDelta(concurrency=10, window=5), 0.1, lr=0.1)
     weight = share * theory.largest_weight(setting, 10)
     last = measured(fedfa.FedFaDelta(concurrency=10, window=5, server_lr=weight), weight, lr=0.1)[2]
     assert (last < 1.0) is steady
@@ -201,7 +201,7 @@ def test_the_largest_weight_tells_steady_from_growing(share: float, steady: bool
 @pytest.mark.parametrize(("concurrency", "window"), [(2, 1), (10, 5), (20, 1), (20, 10)])
 def test_steps_from_the_bases_bear_any_concurrency(concurrency: int, window: int) -> None:
     """With clients that go all the way (eta_l L = 1), steps below 2 are steady; far above, none is."""
-    rule = partial(fedfa.FedFaDelta, concurrency=concurrency, window=window, anchor="bases")
+    rule = partial(fedfa.FedFaAgree, concurrency=concurrency, window=window)
     assert measured(rule(server_lr=1.5), 1.5, lr=1.0)[2] < 5.0
     assert measured(rule(server_lr=5.0), 5.0, lr=1.0)[2] > 1e6
 
@@ -215,9 +215,9 @@ def test_the_pace_that_a_window_costs_and_what_makes_up_for_it(concurrency: int,
     setting = {"concurrency": concurrency, "window": window}
     lost = 1 + (window - 1) / (2 * concurrency)
     assert real_step(fedfa.FedFaParam(**setting)) == pytest.approx(1 / lost, rel=0.03)
-    assert real_step(fedfa.FedFaDelta(anchor="bases", server_lr=lost, **setting)) == pytest.approx(1, rel=0.03)
-    assert real_step(fedfa.FedFaDelta(anchor="model", **setting)) == pytest.approx(1, rel=0.03)
-    assert real_step(fedfa.FedFaDelta(**setting)) == pytest.approx(2 / lost, rel=0.03)  # all clients agree
+    assert real_step(fedfa.FedFaAgree(server_lr=lost, **setting)) == pytest.approx(1, rel=0.03)
+    assert real_step(fedfa.FedFaDelta(**setting)) == pytest.approx(1, rel=0.03)
+    assert real_step(fedfa.FedFaAgree(**setting)) == pytest.approx(2 / lost, rel=0.03)  # all clients agree
 
 
 @pytest.mark.parametrize(
@@ -226,8 +226,8 @@ def test_the_pace_that_a_window_costs_and_what_makes_up_for_it(concurrency: int,
         (fedfa.FedAvg(concurrency=10), 1),
         (fedfa.FedNova(concurrency=10), 1),
         (fedfa.FedFaDelta(concurrency=10, window=5, server_lr=1.0), 10),
-        (fedfa.FedBuff(concurrency=10, buffer=5), 2),
-        (fedfa.FedBuff(concurrency=10, buffer=5, server_lr=0.5, refill="immediate"), 1),
+        (fedfa.FedBuff(concurrency=10, buffer=5, staleness="constant", refill="batch"), 2),
+        (fedfa.FedBuff(concurrency=10, buffer=5, staleness="constant", server_lr=0.5), 1),
     ],
     ids=["fedavg", "fednova", "fedfa-delta as printed", "fedbuff", "fedbuff, half the step"],
 )
@@ -285,8 +285,8 @@ def bowl_run(folder: Path, updates: int = 200, **strategy: Any) -> Estimate:
     ("strategy", "server_lr", "weight", "waits"),
     [
         ({"name": "fedfa-param"}, 1.0, 1.0, 4),
-        ({"name": "fedfa-delta", "anchor": "model"}, 0.1, 0.1, 4),
-        ({"name": "fedfa-delta"}, 2.0, 2.0, 4),
+        ({"name": "fedfa-delta"}, 0.1, 0.1, 4),
+        ({"name": "fedfa-agree"}, 2.0, 2.0, 4),
         ({"name": "fedbuff"}, 1.0, 0.2, 0),
     ],
 )
@@ -371,13 +371,13 @@ def test_where_the_theorem_is_silent() -> None:
             step_of(strategy)
     with pytest.raises(fedfa.ConfigError, match=r"Theorem 1 speaks about SGD; give a run with local.optimizer = 'sgd'"):
         assumptions(fedfa.FedFaParam(), fedfa.LocalTraining(optimizer="adamw"))
-    assert assumptions(fedfa.FedFaParam(), sgd) == assumptions(fedfa.FedBuff(), sgd) == ()
+    assert assumptions(fedfa.FedFaParam(), sgd) == assumptions(fedfa.FedBuff(staleness="constant"), sgd) == ()
     odd = fedfa.FedFaNova(weighting="examples", staleness=fedfa.Polynomial(), clip_norm=1.0)
     assert len(assumptions(odd, fedfa.LocalTraining(momentum=0.9))) == 5
-    assert "proximal" in assumptions(fedfa.FedFaProx(anchor="model"), sgd)[0]
-    assert assumptions(fedfa.FedFaDelta(), sgd) == ("steps as long as clients agree, all taken as the longest",)
-    assert step_of(fedfa.FedFaDelta(window=7), [1.0, 1.3, 1.1]) == (1.3, 1.3, 7)
-    assert step_of(fedfa.FedFaDelta(anchor="bases", server_lr=1.5), [1.0]) == (1.5, 1.5, 5)
+    assert "proximal" in assumptions(fedfa.FedFaProx(), sgd)[0]
+    assert assumptions(fedfa.FedFaAgree(), sgd) == ("steps as long as clients agree, all taken as the longest",)
+    assert step_of(fedfa.FedFaAgree(window=7), [1.0, 1.3, 1.1]) == (1.3, 1.3, 7)
+    assert step_of(fedfa.FedFaAgree(server_lr=1.5), [1.0]) == (1.5, 1.5, 5)
 
 
 def test_runs_that_cannot_be_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from fedfa.strategies import FedAsync as FedAsync
     from fedfa.strategies import FedAvg as FedAvg
     from fedfa.strategies import FedBuff as FedBuff
+    from fedfa.strategies import FedFaAgree as FedFaAgree
     from fedfa.strategies import FedFaDelta as FedFaDelta
     from fedfa.strategies import FedFaNova as FedFaNova
     from fedfa.strategies import FedFaParam as FedFaParam
@@ -56,6 +57,7 @@ _HOME = {
         "FedAsync",
         "FedAvg",
         "FedBuff",
+        "FedFaAgree",
         "FedFaDelta",
         "FedFaNova",
         "FedFaParam",

@@ -144,6 +144,11 @@ class Strategy(ABC):
         """
         return None
 
+    @property
+    def may_recall(self) -> bool:
+        """Whether ``recalls`` may ever name a client. Real clients cannot be called back."""
+        return False
+
     def recalls(self, in_flight: Mapping[int, Flight]) -> tuple[int, ...]:
         """Clients to call back while nothing can be published."""
         return ()
@@ -185,7 +190,7 @@ class Strategy(ABC):
         if self.clip_norm is not None and norm > self.clip_norm:
             clipped = update.base + (update.params - update.base) * (self.clip_norm / norm)
             update = update._replace(params=with_tail(clipped, update.params, self.num_trainable))
-        self.owed += 1
+        self.owed += not self._immediate
         self.norm = norm if self.clip_norm is None else min(norm, self.clip_norm)
         return self._publish(self.aggregate(update, in_flight), in_flight, norm)
 

@@ -30,7 +30,6 @@ from fedfa.live import Live
 from fedfa.randomness import CHOICE, keyed
 from fedfa.record import CHECKPOINT, INTERRUPTED, Run, atomic, is_finished, read_run, write_run
 from fedfa.rows import ACCEPTED
-from fedfa.strategies import Port
 from fedfa.task import Task
 from fedfa.world import Event, Failure, Nodes, Order, World
 
@@ -57,8 +56,8 @@ class OnTheWay(Flight):
 def check_strategy(strategy: Strategy) -> None:
     """Raise a ConfigError where it cannot be carried out with real clients."""
     require(
-        not (isinstance(strategy, Port) and strategy.laggards == "recall"),
-        "port-urgent: cannot call back clients that train elsewhere; use port-non-urgent, which waits for them",
+        not strategy.may_recall,
+        f"{strategy.name}: cannot call back clients that train elsewhere; use port-non-urgent, which waits for them",
     )
 
 

@@ -23,8 +23,8 @@ from fedfa.place import CPU, Place, as_array
 from fedfa.record import Run
 from fedfa.simulator import simulate
 from fedfa.slopes import Constants, measure
-from fedfa.strategies import FedBuff, FedFaDelta, FedFaNova, FedFaParam
-from fedfa.strategies.fedfa import LONGEST_FROM_BASES
+from fedfa.strategies import FedBuff, FedFaAgree, FedFaDelta, FedFaNova, FedFaParam
+from fedfa.strategies.fedfa_agree import LONGEST_STEP
 from fedfa.strategies.staleness import Constant
 from fedfa.task import Score, Task
 from fedfa.vectors import Vector
@@ -159,8 +159,7 @@ def estimate(
         window=window,
         sliding=not isinstance(strategy, FedBuff),
         weight=weight,
-        from_bases=isinstance(strategy, FedFaParam)
-        or (isinstance(strategy, FedFaDelta) and strategy.anchor == "bases")
+        from_bases=isinstance(strategy, FedFaParam | FedFaAgree)
         or (isinstance(strategy, FedBuff) and strategy.origin == "current" and server_lr <= 1),
         staleness=staleness,
         versions=tuple(kept),
@@ -180,12 +179,14 @@ def step_of(strategy: Strategy, taken: Iterable[float] = ()) -> tuple[float, flo
     if isinstance(strategy, FedFaParam):
         return 1.0, 1.0, strategy.window
     if isinstance(strategy, FedFaDelta):
-        step = strategy.step_size if strategy.step_size is not None else max(taken, default=LONGEST_FROM_BASES)
+        return strategy.step_size, strategy.step_size, strategy.window
+    if isinstance(strategy, FedFaAgree):
+        step = strategy.server_lr or max(taken, default=LONGEST_STEP)
         return step, step, strategy.window
     require(
         isinstance(strategy, FedBuff),
         f"{strategy.name or type(strategy).__name__}: Theorem 1 does not speak about it; "
-        "give a run of fedfa-param, fedfa-delta, fedfa-prox, fedfa-nova or fedbuff",
+        "give a run of fedfa-param, fedfa-delta, fedfa-prox, fedfa-nova, fedfa-agree or fedbuff",
     )
     assert isinstance(strategy, FedBuff)
     return strategy.server_lr, strategy.server_lr / strategy.buffer, strategy.buffer
@@ -201,8 +202,8 @@ def assumptions(strategy: Strategy, local: LocalTraining) -> tuple[str, ...]:
         f"momentum {local.momentum}, counted as more plain steps (the effective Q)": local.momentum > 0,
         f"the proximal pull (prox_mu {strategy.local.prox_mu}), left out of f": strategy.local.prox_mu > 0,
         "differences per local step, taken as plain ones": isinstance(strategy, FedFaNova),
-        "steps as long as clients agree, all taken as the longest": isinstance(strategy, FedFaDelta)
-        and strategy.step_size is None,
+        "steps as long as clients agree, all taken as the longest": isinstance(strategy, FedFaAgree)
+        and strategy.server_lr is None,
         "clients weighed by their examples, taken as all alike": getattr(strategy, "weighting", "") == "examples",
         "stale differences weighed down, taken in full": not isinstance(
             getattr(strategy, "staleness", Constant()), Constant

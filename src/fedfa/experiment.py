@@ -99,6 +99,7 @@ class CompareSettings:
         "fedfa-param",
         "fedfa-delta",
         "fedfa-delta:server_lr=0.2",
+        "fedfa-agree",
     )
     seeds: tuple[int, ...] = (0, 1, 2, 3, 4)
     target: float = 0.9

@@ -86,8 +86,8 @@ def theory(
     RUN is the folder of one finished run. It is computed once more from the config.toml there, which takes about as
     long as it took, and must take the same course. At some of its models the clients' gradients are measured; out come
     the bound of Theorem 1, its condition, and which weight, local step and window these constants allow. docs/theory.md
-    tells how to read them. Runs of fedfa-param, fedfa-delta, fedfa-prox, fedfa-nova and fedbuff whose clients train
-    with SGD.
+    tells how to read them. Runs of fedfa-param, fedfa-delta, fedfa-prox, fedfa-nova, fedfa-agree and fedbuff whose
+    clients train with SGD.
     """
     from fedfa.record import find_run
 

@@ -30,9 +30,9 @@ SETTINGS: dict[str, tuple[str, dict[str, Any]]] = {
         {"concurrency": 3, "beta": 0.6, "staleness": {"kind": "hinge", "a": 2.0, "b": 1.0}},
     ),
     "fedbuff": ("fedbuff", {"concurrency": 4, "buffer": 3}),
-    "fedbuff, paper": (
+    "fedbuff, batch refill": (
         "fedbuff",
-        {"concurrency": 4, "buffer": 3, "staleness": {"kind": "polynomial", "a": 0.5}, "refill": "immediate"},
+        {"concurrency": 4, "buffer": 3, "staleness": "constant", "refill": "batch"},
     ),
     "fedbuff, current, step 0.5": ("fedbuff", {"concurrency": 4, "buffer": 3, "origin": "current", "server_lr": 0.5}),
     "fedbuff, by examples": ("fedbuff", {"concurrency": 4, "buffer": 2, "weighting": "examples"}),
@@ -44,7 +44,6 @@ SETTINGS: dict[str, tuple[str, dict[str, Any]]] = {
     "fedfa-param, one slot per client": ("fedfa-param", {"concurrency": 4, "window": 3, "one_slot_per_client": True}),
     "fedfa-delta": ("fedfa-delta", {"concurrency": 4, "window": 3}),
     "fedfa-delta, by examples": ("fedfa-delta", {"concurrency": 2, "window": 4, "weighting": "examples"}),
-    "fedfa-delta, from the model": ("fedfa-delta", {"concurrency": 4, "window": 3, "anchor": "model"}),
     "fedfa-delta, as printed": ("fedfa-delta", {"concurrency": 4, "window": 3, "server_lr": 1.0}),
     "fedfa-delta, current": ("fedfa-delta", {"concurrency": 4, "window": 3, "server_lr": 0.5, "origin": "current"}),
     "fedfa-delta, clipped, not too stale": (
@@ -54,10 +53,9 @@ SETTINGS: dict[str, tuple[str, dict[str, Any]]] = {
     "fedfa-prox": ("fedfa-prox", {"concurrency": 4, "window": 3, "prox_mu": 0.1}),
     "fedfa-nova": ("fedfa-nova", {"concurrency": 4, "window": 3, "server_lr": 0.5}),
     "fedfa-nova, by examples": ("fedfa-nova", {"concurrency": 4, "window": 3, "weighting": "examples"}),
-    "fedfa-delta, from the bases with 1.5": (
-        "fedfa-delta",
-        {"concurrency": 4, "window": 3, "server_lr": 1.5, "anchor": "bases"},
-    ),
+    "fedfa-agree": ("fedfa-agree", {"concurrency": 4, "window": 3}),
+    "fedfa-agree, by examples": ("fedfa-agree", {"concurrency": 2, "window": 4, "weighting": "examples"}),
+    "fedfa-agree, step 1.5": ("fedfa-agree", {"concurrency": 4, "window": 3, "server_lr": 1.5}),
 }
 
 

@@ -1,20 +1,15 @@
-"""FedAvg and FedProx: wait for every client of the round, then average.
+"""FedAvg: wait for every client of the round, then average.
 
-FedAvg: McMahan et al., "Communication-Efficient Learning of Deep Networks from Decentralized Data", AISTATS 2017.
-FedProx: Li et al., "Federated Optimization in Heterogeneous Networks", MLSys 2020.
+McMahan et al., "Communication-Efficient Learning of Deep Networks from Decentralized Data", AISTATS 2017.
 
     w <- sum_k p_k w_k,   p_k = n_k / sum n
-
-FedProx clients add mu (w - w_base) to every gradient; the server's rule is the same.
 """
 
-from abc import ABC
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from fedfa.core import Flight, LocalRule, Refill, Strategy, Update, Weighting, example_weight
-from fedfa.errors import require
+from fedfa.core import Flight, Refill, Strategy, Update, Weighting, example_weight
 from fedfa.vectors import Entry, Sum, Vector
 
 
@@ -54,27 +49,3 @@ class FedAvg(Strategy):
         model = self.total.mean()
         self.total.clear()
         return model
-
-
-@dataclass(kw_only=True, eq=False)
-class Proximal(Strategy, ABC):
-    """FedProx's client side, for any server rule."""
-
-    prox_mu: float = 0.01
-    """Strength of the pull."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require(self.prox_mu >= 0, f"prox_mu = {self.prox_mu}: must be 0 or more")
-
-    @property
-    def local(self) -> LocalRule:
-        return LocalRule(prox_mu=self.prox_mu)
-
-
-@dataclass(kw_only=True, eq=False)
-class FedProx(Proximal, FedAvg):
-    """FedAvg whose clients are pulled towards the model they started from."""
-
-    name: ClassVar[str] = "fedprox"
-    paper: ClassVar[str] = "Li et al., MLSys 2020"

@@ -4,15 +4,16 @@ Nguyen et al., "Federated Learning with Buffered Asynchronous Aggregation", AIST
 
     buffer s(tau_k) D_k;   at K:   w <- w + eta_g (1/K) sum_k s(tau_k) D_k;   clear
 
-D_k = w_k - w_base (``origin = "base"``), or w_k - w_now (``"current"``): with the latter and constant s this is
-the plain mean of K models. Refill is ``batch`` in the common frameworks and ``immediate`` in the paper.
+D_k = w_k - w_base, s(tau) = (1 + tau)^-1/2, and new work is handed out at every arrival: so its authors define and run
+it. Frameworks run other rules under this name. ``origin = "current"`` takes D_k = w_k - w_now; with constant s this
+is the plain mean of K models. ``refill = "batch"`` hands out new work only after an aggregation.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from fedfa.core import Flight, Origin, Update, Weighting, example_weight
+from fedfa.core import Flight, Origin, Refill, Update, Weighting, example_weight
 from fedfa.strategies.buffered import Buffered
 from fedfa.strategies.staleness import Staleness, staleness_function
 from fedfa.vectors import Entry, Vector
@@ -25,8 +26,10 @@ class FedBuff(Buffered):
     name: ClassVar[str] = "fedbuff"
     paper: ClassVar[str] = "Nguyen et al., AISTATS 2022"
 
-    staleness: Staleness = "constant"
-    """How a difference's weight falls with staleness; the paper uses polynomial with a = 0.5."""
+    refill: Refill = "immediate"
+    """Hand out new work after each arrival, or after each aggregation."""
+    staleness: Staleness = "polynomial"
+    """How a difference's weight falls with staleness: constant, polynomial or hinge."""
     origin: Origin = "base"
     """Differences against the model the client started from, or against the current one."""
     weighting: Weighting = "uniform"

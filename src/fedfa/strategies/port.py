@@ -72,8 +72,12 @@ class Port(Buffered):
         batch = self.refill_policy == "batch"
         return Orders(start=orders.start + 1 if batch else 1, published=True)
 
+    @property
+    def may_recall(self) -> bool:
+        return self.laggards == "recall"
+
     def recalls(self, in_flight: Mapping[int, Flight]) -> tuple[int, ...]:
-        due = self.laggards == "recall" and self.total.count >= self.buffer
+        due = self.may_recall and self.total.count >= self.buffer
         return self._laggards(in_flight) if due else ()
 
     def _model_if_due(self, arrived: int, in_flight: Mapping[int, Flight]) -> Vector | None:
