@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from fedfa.flower.local import Federation
+from fedfa.deployment.flower.federation import Federation
 
 APP = Path(__file__).parent / "flower_apps" / "overhead"
 WIDTHS = {"20 kB": 70, "1 MB": 512, "2 MB": 724, "45 MB": 3354}

@@ -10,9 +10,9 @@ import statistics
 import time
 from typing import Any
 
-import fedfa.engine
+import fedfa.simulation.engine
 from fedfa.bench.engine import Size, ours
-from fedfa.live import Live
+from fedfa.runs.live import Live
 
 
 class Timed(Live):
@@ -44,7 +44,7 @@ class Nothing:
 
 
 def seconds_of(live: type[Any], size: Size) -> float:
-    fedfa.engine.Live = live  # pyright: ignore
+    fedfa.simulation.engine.Live = live  # pyright: ignore
     started = time.thread_time()
     ours(size)
     return time.thread_time() - started

@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from fedfa.experiment import named_task
+from fedfa.learning.data_task import named_task
 
 WORKERS = Path(__file__).parent / "peers"
 MODES: dict[str, tuple[str, ...]] = {

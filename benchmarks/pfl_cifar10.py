@@ -147,8 +147,8 @@ def by_pfl(options: argparse.Namespace, cohort: int) -> Callable[[int], float]:
 
 def by_fedfa(options: argparse.Namespace) -> Callable[[int], float]:
     import fedfa
-    from fedfa.executors import make_executor
-    from fedfa.place import Place
+    from fedfa.executors.registry import make_executor
+    from fedfa.learning.device import Device
 
     clients = [
         (torch.from_numpy(images).permute(0, 3, 1, 2), torch.from_numpy(labels)) for images, labels in users(options)
@@ -159,18 +159,15 @@ def by_fedfa(options: argparse.Namespace) -> Callable[[int], float]:
         test=tuple(part[:10] for part in clients[0]),  # pyright: ignore[reportArgumentType]
         local=fedfa.LocalTraining(epochs=1, batch_size=BATCH, lr=LR),
     )
-    place = Place.of(options.device, options.precision if options.device == "cuda" else "auto")
-    executor = make_executor(options.executor, task, 0, place)
+    device = Device.of(options.device, options.precision if options.device == "cuda" else "auto")
+    executor = make_executor(options.executor, task, 0, device)
     print(f"fedfa's executor: {executor.name}", flush=True)
     threads = torch.get_num_threads()
 
     def run(rounds: int) -> float:
         strategy = fedfa.FedAvg(concurrency=COHORT, weighting="uniform")
         begun = settled(options.device)
-        done = fedfa.simulate(
-            strategy, task, stop=fedfa.Stop(updates=rounds * COHORT), executor=executor, evaluate_every=10**9,
-            threads=threads,
-        )  # fmt: skip
+        done = fedfa.simulate(strategy, task, stop=fedfa.Stop(updates=rounds * COHORT), engine={"executor": executor, "evaluate_every": 10**9, "threads": threads})  # fmt: skip
         seconds = settled(options.device) - begun
         assert done.manifest["version"] == rounds, done.manifest["version"]
         return seconds

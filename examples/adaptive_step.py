@@ -16,7 +16,7 @@ from statistics import fmean
 from typing import ClassVar
 
 from fedfa.strategies.fedfa_agree import FedFaAgree
-from fedfa.vectors import distance
+from fedfa.strategies.vectors import distance
 
 
 @dataclass(kw_only=True, eq=False)

@@ -12,12 +12,13 @@ import torch
 
 import fedfa
 from fedfa.bench import MEASUREMENTS, Options, aggregation, as_grid, base, choose, engine, growth
-from fedfa.core import Flight, Update
+from fedfa.deployment.journal import Entry
 from fedfa.errors import ConfigError
 from fedfa.report.interactive import as_plotly
 from fedfa.report.shapes import Figure, Line, Note, Rule
 from fedfa.report.static import draw
-from fedfa.vectors import Entry, Window
+from fedfa.strategies.base import Flight, Update
+from fedfa.strategies.vectors import Window
 
 WITHOUT_GPU = pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a GPU")
 
@@ -103,7 +104,7 @@ def test_clients_on_lanes_of_their_own() -> None:
     """Everything of it but the profile also runs on lanes without a GPU."""
     from fedfa.bench import lanes
     from fedfa.executors.lanes import Lanes
-    from fedfa.place import CPU
+    from fedfa.learning.device import CPU
 
     task = fedfa.Task(
         model=lambda: torch.nn.Linear(4, 2),

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 import fedfa
-from fedfa.apps import check_app, write_app
 from fedfa.cli.console import free_folder
-from fedfa.record import find_run
-from fedfa.strategies import BY_NAME
+from fedfa.deployment.app import check_app, write_app
+from fedfa.runs.store import find_run
+from fedfa.strategies.registry import STRATEGIES
 
 FEDFA = [sys.executable, "-m", "fedfa.cli"]
 QUICK = ["--set", "data.clients=10", "--set", "strategy.concurrency=4", "--set", "model.hidden=8"]
@@ -124,7 +124,7 @@ def test_init_writes_once_and_runs(tmp_path: Path) -> None:
 def test_strategies_lists_all_with_paper_and_parameters(tmp_path: Path) -> None:
     done = call("strategies", "--json", cwd=tmp_path)
     entries = {entry["name"]: entry for entry in last_json(done)}
-    assert set(entries) == set(BY_NAME)
+    assert set(entries) == set(STRATEGIES)
     for entry in entries.values():
         assert entry["name"] in done.stdout
         assert entry["paper"]

@@ -12,9 +12,11 @@ import torch
 from PIL import Image
 
 import fedfa
-from fedfa.data import cifar10, load
-from fedfa.experiment import from_table
-from fedfa.models import ModelSettings, make
+from fedfa.experiments.config import from_table
+from fedfa.learning.data import cifar10
+from fedfa.learning.data.registry import load
+from fedfa.learning.models.registry import make
+from fedfa.learning.models.settings import ModelSettings
 
 RNG = np.random.default_rng(0)
 IMAGES = RNG.integers(0, 256, (9, 3, 32, 32), dtype=np.uint8)
@@ -228,7 +230,9 @@ def test_resnet18_has_the_usual_size_and_trains_both_ways(norm: Any) -> None:
         local=fedfa.LocalTraining(epochs=1, batch_size=3, lr=0.002),
     )
     runs = [
-        fedfa.simulate(fedfa.FedFaDelta(concurrency=2, window=2), task, stop=fedfa.Stop(updates=6), executor=name)
+        fedfa.simulate(
+            fedfa.FedFaDelta(concurrency=2, window=2), task, stop=fedfa.Stop(updates=6), engine={"executor": name}
+        )
         for name in ("inline", "batched")
     ]
     assert [run.manifest["executor"] for run in runs] == ["inline", "batched"]

@@ -1,4 +1,4 @@
-"""The wall-clock engine, with a scripted world instead of Flower."""
+"""The wall-clock engine, with a scripted transport instead of Flower."""
 
 import json
 import math
@@ -29,18 +29,19 @@ from fedfa import (
     journal,
     live,
 )
-from fedfa.apps import KINDS, DeploymentSettings, settings_of, write_app
-from fedfa.deployment import Deployment
+from fedfa.deployment.app import KINDS, write_app
+from fedfa.deployment.engine import Deployment
+from fedfa.deployment.replay import replay_journal, verify_replay
+from fedfa.deployment.settings import DeploymentSettings, settings_of
+from fedfa.deployment.transport import Answer, Event, Failure, Nodes, TrainRequest
 from fedfa.errors import ConfigError
 from fedfa.executors.base import Trained
-from fedfa.experiment import load_object
-from fedfa.record import UNFINISHED, find_runs, is_begun, read_run
-from fedfa.replayer import replay_journal, verify_replay
-from fedfa.report import write_report
-from fedfa.strategies import BY_NAME
+from fedfa.report.page import write_report
+from fedfa.runs.store import UNFINISHED, find_runs, is_begun, read_run
+from fedfa.settings import load_object
+from fedfa.strategies.registry import STRATEGIES
 from fedfa.watch.runs import Runs
 from fedfa.watch.view import view
-from fedfa.world import Answer, Event, Failure, Nodes, Order
 
 
 class Crash(BaseException):
@@ -55,26 +56,26 @@ def make_task() -> Task:
 class Scripted:
     """Nodes 100, 101, ...; every order is answered by ``behave``, first in first out."""
 
-    def __init__(self, nodes: int, behave: Callable[[Order, int], list[Event]]) -> None:
+    def __init__(self, nodes: int, behave: Callable[[TrainRequest, int], list[Event]]) -> None:
         self.events: SimpleQueue[Event] = SimpleQueue()
         self.behave = behave
-        self.sent: list[tuple[int, Order]] = []
+        self.sent: list[tuple[int, TrainRequest]] = []
         self.events.put(Nodes(frozenset(range(100, 100 + nodes))))
 
-    def send(self, node: int, order: Order) -> None:
+    def send(self, node: int, order: TrainRequest) -> None:
         self.sent.append((node, order))
         for event in self.behave(order, node):
             self.events.put(event)
 
 
-def good(order: Order, node: int = 0) -> list[Event]:
+def good(order: TrainRequest, node: int = 0) -> list[Event]:
     step = np.float32(0.1) * np.sin(np.arange(len(order.base), dtype=np.float32) + order.dispatch)
     return [Answer(order.dispatch, Trained(order.base + step, 10 + order.dispatch % 3, 4.0, 0.5))]
 
 
-def deploy(folder: Path, world: Scripted, resume: bool = False, **settings: object) -> Deployment:
+def deploy(folder: Path, transport: Scripted, resume: bool = False, **settings: object) -> Deployment:
     defaults = {"strategy": FedFaParam(concurrency=3, window=2), "stop": Stop(updates=12), "evaluate_every": 5}
-    run = Deployment(task=make_task(), world=world, folder=folder, **(defaults | settings))  # pyright: ignore
+    run = Deployment(task=make_task(), transport=transport, folder=folder, **(defaults | settings))  # pyright: ignore
     run.result = run.run(resume)  # pyright: ignore[reportAttributeAccessIssue]
     return run
 
@@ -83,9 +84,9 @@ def rows(folder: Path) -> list[dict]:
     return read_run(folder).updates.to_dicts()
 
 
-@pytest.mark.parametrize("name", [name for name in BY_NAME if name != "port-urgent"])
+@pytest.mark.parametrize("name", [name for name in STRATEGIES if name != "port-urgent"])
 def test_every_strategy_runs_and_its_records_make_a_report(tmp_path: Path, name: str) -> None:
-    deploy(tmp_path / "run", Scripted(5, good), strategy=BY_NAME[name](concurrency=5), target=0.1)
+    deploy(tmp_path / "run", Scripted(5, good), strategy=STRATEGIES[name](concurrency=5), target=0.1)
     run = read_run(tmp_path / "run")
     assert len(run.accepted) == 12
     assert run.manifest["clock"] == "wall"
@@ -101,8 +102,8 @@ def test_port_urgent_is_refused_with_the_remedy(tmp_path: Path) -> None:
 
 
 def test_the_same_arrivals_give_the_same_models_as_the_strategy_alone(tmp_path: Path) -> None:
-    world = Scripted(3, good)
-    run = deploy(tmp_path / "run", world, keep_updates=True)
+    transport = Scripted(3, good)
+    run = deploy(tmp_path / "run", transport, keep_updates=True)
     assert_journal_gives(tmp_path / "run", run.strategy.model)
     with np.load(tmp_path / "run" / "model.npz") as file:
         assert file["weight"].shape == (2, 3)
@@ -112,14 +113,14 @@ def test_the_same_arrivals_give_the_same_models_as_the_strategy_alone(tmp_path: 
 
 def assert_journal_gives(folder: Path, model: np.ndarray) -> int:
     """The journal alone, and a fresh strategy, must end in this model bit for bit; how many updates it holds."""
-    from fedfa.core import Flight, Update
+    from fedfa.strategies.base import Flight, Update
 
     strategy, updates, in_flight, bases = None, 0, {}, {}
     for header, params in journal.read(folder / journal.FOLDER):
         kind, client = header["kind"], header.get("client")
         if kind == "begin":
             settings = dict(header["strategy"])
-            strategy = BY_NAME[settings.pop("name")](**settings)
+            strategy = STRATEGIES[settings.pop("name")](**settings)
             strategy.begin(params, header["num_trainable"])
             continue
         assert strategy is not None
@@ -140,7 +141,7 @@ def assert_journal_gives(folder: Path, model: np.ndarray) -> int:
     return updates
 
 
-def faulty(order: Order, node: int) -> list[Event]:
+def faulty(order: TrainRequest, node: int) -> list[Event]:
     """Every kind of nonsense, in turn."""
     (answer,) = good(order)
     assert isinstance(answer, Answer)
@@ -176,7 +177,7 @@ def test_bad_answers_free_their_slots_and_are_told_in_the_record(tmp_path: Path)
 
 
 def test_a_node_that_fails_is_benched_twice_as_long_each_time(tmp_path: Path) -> None:
-    def behave(order: Order, node: int) -> list[Event]:
+    def behave(order: TrainRequest, node: int) -> list[Event]:
         return [Failure(order.dispatch, "failed: x")] if node == 100 else good(order)
 
     deploy(tmp_path / "run", Scripted(2, behave), bench_seconds=0.05, stop=Stop(seconds=0.7), evaluate_every=10**6)
@@ -187,28 +188,28 @@ def test_a_node_that_fails_is_benched_twice_as_long_each_time(tmp_path: Path) ->
 
 
 def test_it_waits_for_nodes_and_gives_work_to_one_that_joins_late(tmp_path: Path, caplog) -> None:
-    world = Scripted(0, good)
+    transport = Scripted(0, good)
 
-    def behave(order: Order, node: int) -> list[Event]:
+    def behave(order: TrainRequest, node: int) -> list[Event]:
         late = [Nodes(frozenset({100, 101}))] if order.dispatch == 3 else []
         return [*late, *good(order)]
 
-    world.behave = behave
-    world.events.put(Nodes(frozenset({100})))
+    transport.behave = behave
+    transport.events.put(Nodes(frozenset({100})))
     caplog.set_level("INFO", "fedfa")
-    deploy(tmp_path / "run", world)
-    assert {node for node, order in world.sent if order.dispatch <= 3} == {100}
-    assert {node for node, _ in world.sent} == {100, 101}
+    deploy(tmp_path / "run", transport)
+    assert {node for node, order in transport.sent if order.dispatch <= 3} == {100}
+    assert {node for node, _ in transport.sent} == {100, 101}
     assert any("waiting for nodes" in message for message in caplog.messages)
 
 
 def test_a_node_that_leaves_gets_no_more_work(tmp_path: Path) -> None:
-    def behave(order: Order, node: int) -> list[Event]:
+    def behave(order: TrainRequest, node: int) -> list[Event]:
         return [Nodes(frozenset({101, 102})), *good(order)] if order.dispatch == 4 else good(order)
 
-    world = Scripted(3, behave)
-    deploy(tmp_path / "run", world)
-    assert all(node != 100 for node, order in world.sent if order.dispatch > 4)
+    transport = Scripted(3, behave)
+    deploy(tmp_path / "run", transport)
+    assert all(node != 100 for node, order in transport.sent if order.dispatch > 4)
 
 
 @pytest.mark.parametrize("crash_at", [0, 1, 4, 7, 11])
@@ -224,7 +225,7 @@ def test_a_killed_run_continues_where_it_was(
     """No accepted update is lost, and the state is the one before the crash, bit for bit."""
     states: list[str] = []
 
-    def behave(order: Order, node: int) -> list[Event]:
+    def behave(order: TrainRequest, node: int) -> list[Event]:
         return good(order) if order.dispatch % 5 else [Failure(order.dispatch, "failed: x")]
 
     def watch(run: Deployment) -> None:
@@ -242,7 +243,7 @@ def test_a_killed_run_continues_where_it_was(
 
     settings["strategy"] = make()
     run = Deployment(
-        task=make_task(), world=Scripted(3, behave), folder=tmp_path / "run", stop=Stop(updates=12), **settings
+        task=make_task(), transport=Scripted(3, behave), folder=tmp_path / "run", stop=Stop(updates=12), **settings
     )  # pyright: ignore
     note, replayed = run._note, []
     run._note = lambda *args, **facts: (replayed.append(state(run)), note(*args, **facts))[1]  # pyright: ignore
@@ -373,9 +374,9 @@ def test_missing_segments_are_noticed(tmp_path: Path) -> None:
         list(journal.read(tmp_path))
 
 
-@pytest.mark.parametrize("name", [name for name in BY_NAME if name != "port-urgent"])
+@pytest.mark.parametrize("name", [name for name in STRATEGIES if name != "port-urgent"])
 def test_a_journal_gives_every_arrival_and_the_model_again(tmp_path: Path, name: str) -> None:
-    settings = {"strategy": BY_NAME[name](concurrency=5), "keep_updates": True, "bench_seconds": 0.0}
+    settings = {"strategy": STRATEGIES[name](concurrency=5), "keep_updates": True, "bench_seconds": 0.0}
     deploy(tmp_path / "run", Scripted(6, faulty), checkpoint_seconds=0.0, **settings)
     replayed = replay_journal(tmp_path / "run")
     verify_replay(tmp_path / "run", replayed)

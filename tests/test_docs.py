@@ -10,11 +10,11 @@ from statistics import fmean
 from typing import Any
 
 import pytest
-
 from fedfa.recipes.kitchen import Order, carry_out, choose
 from fedfa.recipes.lab import Results, Section
 from fedfa.recipes.markdown import BEGIN, replaced
-from fedfa.strategies import BY_NAME
+
+from fedfa.strategies.registry import STRATEGIES
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -116,4 +116,4 @@ def test_the_settings_that_win_are_what_the_records_say(reproduction: Any) -> No
 def test_every_strategy_is_documented() -> None:
     for page in (ROOT / "README.md", ROOT / "docs" / "strategies.md"):
         text = page.read_text()
-        assert [name for name in BY_NAME if f"`{name}`" not in text] == []
+        assert [name for name in STRATEGIES if f"`{name}`" not in text] == []

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 import fedfa
-from fedfa.comparison import points
-from fedfa.experiment import from_table, load_experiment
-from fedfa.record import read_run
+from fedfa.experiments.comparison import points
+from fedfa.experiments.config import from_table, load_experiment
+from fedfa.runs.store import read_run
 from fedfa.settings import parse_override, to_toml
 
 TEMPLATE = Path(fedfa.__file__).parent / "template.toml"
@@ -30,7 +30,7 @@ def test_a_resolved_experiment_reads_back_as_itself() -> None:
     experiment = from_table(table)
     again = from_table(tomllib.loads(to_toml(experiment.as_table())))
     assert again.as_table() == experiment.as_table()
-    assert again.make_strategy().staleness == fedfa.Hinge(a=3.0, b=1.0)  # pyright: ignore[reportAttributeAccessIssue]
+    assert again.make_strategy().staleness == fedfa.HingeStaleness(a=3.0, b=1.0)  # pyright: ignore[reportAttributeAccessIssue]
 
 
 @pytest.mark.parametrize(

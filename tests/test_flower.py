@@ -20,10 +20,10 @@ import pytest
 
 pytest.importorskip("flwr")
 
-from fedfa import journal
+from fedfa.deployment import journal
+from fedfa.deployment.flower.federation import CONNECTION, Federation
 from fedfa.errors import EngineError
-from fedfa.flower.local import CONNECTION, Federation
-from fedfa.record import read_run
+from fedfa.runs.store import read_run
 from test_deployment import assert_journal_gives
 
 APPS = Path(__file__).parent / "flower_apps"
@@ -143,7 +143,7 @@ def test_digits_to_90_per_cent(tmp_path: Path, federation: Federation) -> None:
 
 
 def test_no_two_federations_are_given_the_same_port(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fedfa.flower.local.PORTS", range(20000, 20006))
+    monkeypatch.setattr("fedfa.deployment.flower.federation.PORTS", range(20000, 20006))
     made: list[Federation] = []
     with pytest.raises(EngineError, match="no port from 20000 to 20005 is free"):
         made.extend(Federation(folder=tmp_path) for _ in range(7))

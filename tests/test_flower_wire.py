@@ -8,15 +8,15 @@ import torch
 from torch import nn
 
 from fedfa import LocalTraining, Task
+from fedfa.deployment.transport import TrainRequest
 from fedfa.executors.base import Trained
-from fedfa.flat import Layout
-from fedfa.world import Order
+from fedfa.learning.flat import Layout
 
 pytest.importorskip("flwr")
 
 from flwr.app import Array, ArrayRecord, ConfigRecord, MetricRecord, RecordDict  # noqa: TID251
 
-from fedfa.flower import wire
+from fedfa.deployment.flower import wire
 
 
 def model() -> nn.Module:
@@ -30,17 +30,17 @@ def task() -> Task:
 
 
 @pytest.fixture(scope="module")
-def order(task: Task) -> Order:
-    return Order(7, 3, task.initial(0).vector, 3, 0.5, 11)
+def order(task: Task) -> TrainRequest:
+    return TrainRequest(7, 3, task.initial(0).vector, 3, 0.5, 11)
 
 
-def test_an_order_survives_the_journey(task: Task, order: Order) -> None:
+def test_an_order_survives_the_journey(task: Task, order: TrainRequest) -> None:
     seen = wire.read_order(wire.Server(task, 0).order(order), Layout.of(task.build(0)))
     assert seen._replace(base=None) == order._replace(base=None)
     assert seen.base.tobytes() == order.base.tobytes()
 
 
-def test_an_answer_survives_the_journey(task: Task, order: Order) -> None:
+def test_an_answer_survives_the_journey(task: Task, order: TrainRequest) -> None:
     trained = Trained(order.base + np.float32(1), 20, 9.5, 0.25)
     seen = wire.Server(task, 0).answer(wire.write_answer(order, trained), order)
     assert (seen.num_examples, seen.num_steps, seen.loss) == (20, 9.5, 0.25)
@@ -54,7 +54,7 @@ def test_arrays_are_byte_for_byte_those_of_flower(length: int) -> None:
     assert wire.array_from(vector[::2]) == Array(vector[::2].copy())
 
 
-def test_named_tensors_mean_the_same_as_the_flat_vector(task: Task, order: Order) -> None:
+def test_named_tensors_mean_the_same_as_the_flat_vector(task: Task, order: TrainRequest) -> None:
     """Also for convolutions, which lie channels last in the flat vector, and buffers; steps are worked out."""
     server = wire.Server(task, 0, "named")
     module = model()
@@ -110,7 +110,7 @@ def bad_answers(length: int) -> dict[str, tuple[RecordDict, str]]:
 
 
 @pytest.mark.parametrize("kind", bad_answers(8))
-def test_whatever_is_wrong_with_an_answer_is_told_and_not_used(task: Task, order: Order, kind: str) -> None:
+def test_whatever_is_wrong_with_an_answer_is_told_and_not_used(task: Task, order: TrainRequest, kind: str) -> None:
     content, message = bad_answers(len(order.base))[kind]
     with pytest.raises(wire.WireError, match=message):
         wire.Server(task, 0).answer(content, order)

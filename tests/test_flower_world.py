@@ -12,22 +12,22 @@ import pytest
 
 pytest.importorskip("flwr")
 
+from fedfa.deployment.flower import server, transport
+from fedfa.deployment.flower.wire import WireError
+from fedfa.deployment.transport import Answer, Event, Failure, Nodes, TrainRequest
 from fedfa.executors.base import Trained
-from fedfa.flower import server, world
-from fedfa.flower.wire import WireError
-from fedfa.world import Answer, Event, Failure, Nodes, Order
 
-ORDER = Order(7, 3, np.zeros(2, np.float32), 1, 0.0, 0)
+ORDER = TrainRequest(7, 3, np.zeros(2, np.float32), 1, 0.0, 0)
 TRAINED = Trained(np.ones(2, np.float32), 3, 4.0, 0.5)
 
 
 class Wire:
     """Content is what it is."""
 
-    def order(self, order: Order) -> Any:
+    def order(self, order: TrainRequest) -> Any:
         return order
 
-    def answer(self, content: Any, order: Order) -> Trained:
+    def answer(self, content: Any, order: TrainRequest) -> Trained:
         if isinstance(content, Exception):
             raise content
         return content
@@ -69,14 +69,16 @@ def error(code: int, reason: str = "") -> Any:
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("POLL_SECONDS", "LONGEST_PAUSE", "GRACE_SECONDS"):
-        monkeypatch.setattr(world, name, 0.01)
-    monkeypatch.setattr(world, "AGAIN_AFTER", (0.01, 0.01))
-    monkeypatch.setattr(world, "Message", lambda made, node, kind, ttl: SimpleNamespace(content=made, node=node))
+        monkeypatch.setattr(transport, name, 0.01)
+    monkeypatch.setattr(transport, "AGAIN_AFTER", (0.01, 0.01))
+    monkeypatch.setattr(transport, "Message", lambda made, node, kind, ttl: SimpleNamespace(content=made, node=node))
 
 
-def event(grid: FakeGrid, ttl: float = 100.0, after: Callable[[world.FlowerWorld], object] = lambda _: None) -> Event:
+def event(
+    grid: FakeGrid, ttl: float = 100.0, after: Callable[[transport.FlowerTransport], object] = lambda _: None
+) -> Event:
     """What comes of an order to node 5."""
-    made = world.FlowerWorld(grid, Wire(), ttl)  # pyright: ignore[reportArgumentType]
+    made = transport.FlowerTransport(grid, Wire(), ttl)  # pyright: ignore[reportArgumentType]
     try:
         assert made.events.get(timeout=5) == Nodes(frozenset({5}))
         after(made)
@@ -117,9 +119,9 @@ def test_what_goes_wrong_has_one_outcome_each(grid: FakeGrid, ttl: float, outcom
 
 
 def test_what_is_lost_while_the_superlink_is_away_is_not_blamed_on_the_node(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(world, "AWAY_SECONDS", 0.5)
+    monkeypatch.setattr(transport, "AWAY_SECONDS", 0.5)
 
-    def go_away(made: world.FlowerWorld) -> None:
+    def go_away(made: transport.FlowerTransport) -> None:
         def look() -> list[int]:
             time.sleep(3.0)
             return [5]
@@ -179,12 +181,12 @@ class SilentGrid:
 
 def wait_in_vain(grid: Any, monkeypatch: pytest.MonkeyPatch, messages: int = 1) -> None:
     """Send orders that live for a second."""
-    monkeypatch.setattr(world, "POLL_SECONDS", 0.001)
-    monkeypatch.setattr(world, "MOST_POLLS_PER_SECOND", 10_000)
-    monkeypatch.setattr(world, "LONGEST_PAUSE", 10.0)
-    monkeypatch.setattr(world, "GRACE_SECONDS", 0.2)
+    monkeypatch.setattr(transport, "POLL_SECONDS", 0.001)
+    monkeypatch.setattr(transport, "MOST_POLLS_PER_SECOND", 10_000)
+    monkeypatch.setattr(transport, "LONGEST_PAUSE", 10.0)
+    monkeypatch.setattr(transport, "GRACE_SECONDS", 0.2)
     wire: Any = Wire()
-    here = world.FlowerWorld(grid, wire, ttl_seconds=0.8)
+    here = transport.FlowerTransport(grid, wire, ttl_seconds=0.8)
     for node in range(messages):
         here.send(node, ORDER)
     for _ in range(messages):
@@ -193,7 +195,7 @@ def wait_in_vain(grid: Any, monkeypatch: pytest.MonkeyPatch, messages: int = 1) 
 
 
 def test_the_longer_an_answer_takes_the_fewer_the_polls(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(world, "SHARE_OF_THE_WAIT", 0.5)
+    monkeypatch.setattr(transport, "SHARE_OF_THE_WAIT", 0.5)
     grid = SilentGrid()
     wait_in_vain(grid, monkeypatch)
     assert 5 < grid.polls < 40  # at an even pace it would be hundreds
@@ -222,7 +224,7 @@ class SlowGrid(SilentGrid):
 def test_nobody_asks_long_before_the_quickest_answer_came() -> None:
     wire: Any = Wire()
     grid: Any = SlowGrid()
-    here = world.FlowerWorld(grid, wire, ttl_seconds=60.0)
+    here = transport.FlowerTransport(grid, wire, ttl_seconds=60.0)
     first_polls = []
     for _ in range(2):
         here.send(0, ORDER)

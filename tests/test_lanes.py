@@ -15,18 +15,19 @@ from torch import Tensor, nn
 
 import fedfa
 from fedfa.errors import ConfigError
-from fedfa.executors import make_executor
 from fedfa.executors.base import WorkOrder
 from fedfa.executors.capture import CannotCapture
 from fedfa.executors.inline import Inline
 from fedfa.executors.lanes import Lanes
-from fedfa.place import CPU, Place, as_array
-from fedfa.strategies import BY_NAME, FedFaDelta, FedFaParam
+from fedfa.executors.registry import make_executor
+from fedfa.learning.device import CPU, Device, as_array
+from fedfa.strategies import BY_NAME
+from fedfa.strategies.fedfa import FedFaDelta, FedFaParam
 
 GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
 PLACES = [
     pytest.param(CPU, id="cpu"),
-    pytest.param(Place("cuda", "fp32"), id="cuda-fp32", marks=GPU),
+    pytest.param(Device("cuda", "fp32"), id="cuda-fp32", marks=GPU),
 ]
 SIZES = (20, 16, 7, 20, 9)
 
@@ -63,9 +64,9 @@ def make_task(dropout: float = 0.0, model: Callable[[], nn.Module] | None = None
     )
 
 
-def order(task: fedfa.Task, place: Place, client: int, nth: int = 0, mu: float = 0.0) -> WorkOrder:
-    base = place.vector(task.initial(0).vector)
-    return WorkOrder(client + 10 * nth, 0, client, nth, base, task.local.epochs, mu)
+def order(task: fedfa.Task, device: Device, client: int, nth: int = 0, mu: float = 0.0) -> WorkOrder:
+    base = device.vector(task.initial(0).vector)
+    return WorkOrder(client + 10 * nth, 0, client, nth, base, task.local.epochs, mu, 0.0)
 
 
 @pytest.mark.parametrize("place", PLACES)
@@ -73,11 +74,11 @@ def order(task: fedfa.Task, place: Place, client: int, nth: int = 0, mu: float =
 @pytest.mark.parametrize(
     "local", [{}, {"momentum": 0.9}, {"optimizer": "adamw", "lr": 0.01, "weight_decay": 0.1}], ids=str
 )
-def test_a_lane_trains_as_inline_does(place: Place, mu: float, local: dict[str, Any]) -> None:
+def test_a_lane_trains_as_inline_does(device: Device, mu: float, local: dict[str, Any]) -> None:
     task = make_task(**local)
-    with place.prepared():
-        lanes, inline = Lanes(task, 0, place), Inline(task, 0, place)
-        orders = [order(task, place, client, nth, mu) for nth in range(2) for client in range(len(SIZES))]
+    with device.prepared():
+        lanes, inline = Lanes(task, 0, device), Inline(task, 0, device)
+        orders = [order(task, device, client, nth, mu) for nth in range(2) for client in range(len(SIZES))]
         for one in orders:
             lanes.submit(one)
         for one in reversed(orders):
@@ -91,16 +92,16 @@ def test_a_lane_trains_as_inline_does(place: Place, mu: float, local: dict[str, 
 
 @pytest.mark.parametrize("mu", [0.0, 0.1])
 @pytest.mark.parametrize(
-    "place", [pytest.param(Place("cpu", "bf16"), id="cpu"), pytest.param(Place("cuda", "bf16"), id="cuda", marks=GPU)]
+    "place", [pytest.param(Device("cpu", "bf16"), id="cpu"), pytest.param(Device("cuda", "bf16"), id="cuda", marks=GPU)]
 )
 @pytest.mark.parametrize("local", [{}, {"optimizer": "adamw", "lr": 0.01}], ids=str)
-def test_bf16_copies_train_as_autocast_does(place: Place, mu: float, local: dict[str, Any]) -> None:
+def test_bf16_copies_train_as_autocast_does(device: Device, mu: float, local: dict[str, Any]) -> None:
     """Weights of convolutions and linear layers are kept in bf16; BatchNorm's and what is used otherwise are not."""
     task = make_task(**local)
-    with place.prepared():
-        lanes, inline = Lanes(task, 0, place), Inline(task, 0, place)
+    with device.prepared():
+        lanes, inline = Lanes(task, 0, device), Inline(task, 0, device)
         assert lanes.halved == {"body.0.weight", "body.0.bias", "head.weight", "head.bias"}
-        orders = [order(task, place, client, mu=mu) for client in range(len(SIZES))]
+        orders = [order(task, device, client, mu=mu) for client in range(len(SIZES))]
         for one in orders:
             lanes.submit(one)
         for one in orders:
@@ -112,14 +113,14 @@ def test_bf16_copies_train_as_autocast_does(place: Place, mu: float, local: dict
 
 
 @pytest.mark.parametrize(
-    "place", [pytest.param(Place("cpu", "bf16"), id="cpu"), pytest.param(Place("cuda", "bf16"), id="cuda", marks=GPU)]
+    "place", [pytest.param(Device("cpu", "bf16"), id="cpu"), pytest.param(Device("cuda", "bf16"), id="cuda", marks=GPU)]
 )
 @pytest.mark.parametrize("local", [{}, {"momentum": 0.5}, {"optimizer": "adamw", "lr": 0.01}], ids=str)
-def test_gradients_may_all_be_bf16(place: Place, local: dict[str, Any]) -> None:
+def test_gradients_may_all_be_bf16(device: Device, local: dict[str, Any]) -> None:
     """As those of adapters are, where everything else is frozen."""
     task = make_task(model=lambda: nn.Sequential(nn.Flatten(), nn.Linear(72, 3)), **local)
-    with place.prepared():
-        lanes, inline, one = Lanes(task, 0, place), Inline(task, 0, place), order(task, place, 0)
+    with device.prepared():
+        lanes, inline, one = Lanes(task, 0, device), Inline(task, 0, device), order(task, device, 0)
         assert lanes.halved == set(lanes.layout.names)
         lanes.submit(one)
         ours, theirs = lanes.result(one.dispatch), inline.train(one)
@@ -128,15 +129,15 @@ def test_gradients_may_all_be_bf16(place: Place, local: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("place", PLACES)
-def test_discarded_work_leaves_no_trace(place: Place) -> None:
+def test_discarded_work_leaves_no_trace(device: Device) -> None:
     task = make_task()
-    with place.prepared():
-        lanes = Lanes(task, 0, place)
-        alone = [order(task, place, client) for client in (0, 1)]
+    with device.prepared():
+        lanes = Lanes(task, 0, device)
+        alone = [order(task, device, client) for client in (0, 1)]
         for one in alone:
             lanes.submit(one)
         expected = [as_array(lanes.result(one.dispatch).params).copy() for one in alone]
-        lanes.submit(order(task, place, 3))
+        lanes.submit(order(task, device, 3))
         lanes.submit(alone[0])
         lanes.discard(3)
         lanes.submit(alone[1])
@@ -152,12 +153,15 @@ def test_events_are_those_of_inline(strategy: str) -> None:
     settings: dict[str, Any] = {"device": "cuda", "precision": "fp32", "evaluate_every": 5}
     more = {"buffer": 2} if strategy in ("fedbuff", "port-urgent") else {}
     made = BY_NAME[strategy](concurrency=4, **more)
-    runs = [fedfa.simulate(made, task, stop={"updates": 40}, executor=name, **settings) for name in ("inline", "lanes")]
+    runs = [
+        fedfa.simulate(made, task, stop={"updates": 40}, engine={"executor": name}, **settings)
+        for name in ("inline", "lanes")
+    ]
     columns = ["seconds", "client", "dispatch", "base_version", "staleness", "version", "outcome", "num_steps"]
     assert runs[0].updates.select(columns).equals(runs[1].updates.select(columns))
     losses = [run.updates["train_loss"].to_numpy() for run in runs]
     np.testing.assert_allclose(*losses, rtol=0.02)
-    on_cpu = fedfa.simulate(made, task, stop={"updates": 40}, executor="inline", evaluate_every=5)
+    on_cpu = fedfa.simulate(made, task, stop={"updates": 40}, engine={"executor": "inline", "evaluate_every": 5})
     assert on_cpu.updates.select(columns).equals(runs[1].updates.select(columns))
 
 
@@ -170,9 +174,7 @@ def test_fp32_repeats_bit_for_bit_and_dropout_follows_the_seed() -> None:
             task,
             stop={"updates": 30},
             seed=seed,
-            device="cuda",
-            precision="fp32",
-            executor="lanes",
+            engine={"device": "cuda", "precision": "fp32", "executor": "lanes"},
         )
         for seed in (0, 0, 1)
     ]
@@ -211,9 +213,7 @@ def test_reduced_precision_learns_the_same(precision: str) -> None:
             FedFaParam(concurrency=4, window=2),
             task,
             stop={"updates": 60},
-            device="cuda",
-            precision=kind,
-            executor="lanes",
+            engine={"device": "cuda", "precision": kind, "executor": "lanes"},
         )
         for kind in ("fp32", precision)
     ]
@@ -226,7 +226,9 @@ def test_a_cpu_computes_in_bf16_where_asked(tmp_path: Any) -> None:
     task, stop = make_task(), {"updates": 60}
 
     def run(precision: str, **more: Any) -> fedfa.Run:
-        return fedfa.simulate(FedFaParam(concurrency=4, window=2), task, stop=stop, precision=precision, **more)
+        return fedfa.simulate(
+            FedFaParam(concurrency=4, window=2), task, stop=stop, engine={"precision": precision}, **more
+        )
 
     exact, rounded = run("fp32"), run("bf16")
     assert (rounded.manifest["executor"], rounded.manifest["precision"]) == ("inline", "bf16")
@@ -251,7 +253,7 @@ class Moody(nn.Linear):
 def test_a_model_that_cannot_be_captured_is_trained_inline(caplog: pytest.LogCaptureFixture) -> None:
     task = fedfa.Task(model=lambda: Moody(4, 3), clients=[(torch.randn(8, 4), torch.arange(8) % 3)], test=(
         torch.randn(8, 4), torch.arange(8) % 3))  # fmt: skip
-    assert make_executor("lanes", task, 0, Place("cuda", "fp32")).name == "inline"
+    assert make_executor("lanes", task, 0, Device("cuda", "fp32")).name == "inline"
     assert "cannot be captured" in caplog.text
     assert "\n" not in caplog.messages[-1]
 
@@ -276,23 +278,23 @@ def test_a_step_that_comes_out_different_is_refused(monkeypatch: pytest.MonkeyPa
 
 def test_places_are_checked() -> None:
     task = make_task()
-    assert Place.of("cpu") == CPU
+    assert Device.of("cpu") == CPU
     with pytest.raises(ConfigError, match="executor = 'lanes': needs a GPU"):
         make_executor("lanes", task, 0)
     before = torch.get_num_threads()
     with pytest.raises(ConfigError, match="executor = 'lanes': needs a GPU"):
-        fedfa.simulate(FedFaParam(concurrency=2), task, executor="lanes", threads=before + 1)
+        fedfa.simulate(FedFaParam(concurrency=2), task, engine={"executor": "lanes", "threads": before + 1})
     assert torch.get_num_threads() == before
     with pytest.raises(ConfigError, match="precision = 'tf32': the CPU computes in fp32 or bf16"):
-        Place.of("cpu", "tf32")
+        Device.of("cpu", "tf32")
     with pytest.raises(ConfigError, match="executor = 'batched': computes in fp32; with bf16 take inline"):
-        make_executor("batched", task, 0, Place.of("cpu", "bf16"))
+        make_executor("batched", task, 0, Device.of("cpu", "bf16"))
     with pytest.raises(ConfigError, match="device = 'tpu': must be auto, cpu or cuda"):
-        Place.of("tpu")
+        Device.of("tpu")
     if not torch.cuda.is_available():
         with pytest.raises(ConfigError, match="no GPU that torch can use"):
-            fedfa.simulate("fedavg", replace_clients(task), device="cuda")
-        assert Place.of("auto") == CPU
+            fedfa.simulate("fedavg", replace_clients(task), engine={"device": "cuda"})
+        assert Device.of("auto") == CPU
 
 
 def replace_clients(task: fedfa.Task) -> fedfa.Task:

@@ -1,13 +1,21 @@
 """Splits: disjoint, of the promised sizes, and as uneven as alpha says."""
 
+from pathlib import Path
+from typing import Any
+
 import numpy as np
 import pytest
 
-from fedfa.data import digits
-from fedfa.data.partition import dirichlet, partition
 from fedfa.errors import ConfigError
+from fedfa.learning.data import digits
+from fedfa.learning.data import partition as partitions
+from fedfa.learning.data.partition import Split, dirichlet
 
 LABELS = np.random.default_rng(0).integers(0, 10, 2000)
+
+
+def partition(kind: str, labels: np.ndarray, num_clients: int, generator: np.random.Generator, **settings: Any) -> Any:
+    return partitions.partition(kind, Split(labels=labels, num_clients=num_clients, generator=generator, **settings))
 
 
 def generator(seed: int = 0) -> np.random.Generator:
@@ -85,7 +93,7 @@ def test_wrong_settings_are_named(kind: str, clients: int, settings: dict[str, f
 
 
 def test_the_embedded_digits_are_all_there() -> None:
-    split = digits.load(generator())
+    split = digits.load(Path(), generator())
     assert len(split.train_targets) + len(split.test_targets) == 1797
     assert len(split.test_targets) == 359
     assert split.train_inputs.shape[1:] == (8, 8)

@@ -7,15 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from polars.testing import assert_frame_equal
-
-import fedfa
-from fedfa import comparison
-from fedfa.cli.console import command_typed
-from fedfa.comparison import _run_point
-from fedfa.engine import Stop
-from fedfa.errors import ConfigError
-from fedfa.experiment import load_experiment
 from fedfa.recipes import BY_NAME, RECIPES
 from fedfa.recipes.figures import figure3, figure4
 from fedfa.recipes.kitchen import choose, make, standing
@@ -24,9 +15,19 @@ from fedfa.recipes.markdown import BEGIN, END, check_markdown
 from fedfa.recipes.questions import faster_cell
 from fedfa.recipes.tables import table1, table2, table3
 from fedfa.recipes.workloads import CIFAR10, DIGITS, SENT140, SST2
-from fedfa.record import INTERRUPTED, Run, find_runs, read_run, write_run
+from polars.testing import assert_frame_equal
+
+import fedfa
+from fedfa.cli.console import command_typed
+from fedfa.errors import ConfigError
+from fedfa.experiments import comparison
+from fedfa.experiments.comparison import _run_point
+from fedfa.experiments.config import load_experiment
 from fedfa.report.shapes import Line, number
 from fedfa.report.tables import summarise
+from fedfa.runs.run import INTERRUPTED, Run
+from fedfa.runs.stop import Stop
+from fedfa.runs.store import find_runs, read_run, write_run
 from test_cli import call
 from test_recipes import SHORT, contest, lab
 from test_report import make_run

@@ -11,8 +11,8 @@ from torch import nn
 
 import fedfa
 from fedfa.errors import ConfigError
-from fedfa.executors import make_executor
 from fedfa.executors.base import WorkOrder
+from fedfa.executors.registry import make_executor
 
 ray = pytest.importorskip("ray", reason="the ray extra is not installed")
 
@@ -39,8 +39,8 @@ def make_task(**local: Any) -> fedfa.Task:
 )
 def test_a_run_is_that_of_inline(strategy: fedfa.Strategy) -> None:
     task = make_task()
-    plain = fedfa.simulate(strategy, task, stop={"updates": 60}, executor="inline")
-    spread = fedfa.simulate(strategy, task, stop={"updates": 60}, executor="ray", workers=2)
+    plain = fedfa.simulate(strategy, task, stop={"updates": 60}, engine={"executor": "inline"})
+    spread = fedfa.simulate(strategy, task, stop={"updates": 60}, engine={"executor": "ray", "workers": 2})
     assert plain.updates.equals(spread.updates)
     assert plain.evaluations.equals(spread.evaluations)
     np.testing.assert_array_equal(plain.model, spread.model)
@@ -52,7 +52,7 @@ def test_a_killed_worker_loses_nothing() -> None:
     runner: Any = make_executor("ray", task, 0, workers=2)
     try:
         base = task.initial(0).vector
-        orders = [WorkOrder(client, 0, client, 0, base, task.local.epochs, 0.0) for client in range(12)]
+        orders = [WorkOrder(client, 0, client, 0, base, task.local.epochs, 0.0, 0.0) for client in range(12)]
         for order in orders:
             runner.submit(order)
         victim = ray.get(runner.workers[0].process.remote())
@@ -76,12 +76,12 @@ def test_discarded_and_failing_work() -> None:
     runner: Any = make_executor("ray", task, 0, workers=2)
     try:
         base = task.initial(0).vector
-        long, short = (WorkOrder(1, 0, 1, 0, base, epochs, 0.0) for epochs in (3, 1))
+        long, short = (WorkOrder(1, 0, 1, 0, base, epochs, 0.0, 0.0) for epochs in (3, 1))
         runner.submit(long)
         runner.discard(1)
         runner.submit(short)
         assert runner.result(1).num_steps == 3
-        runner.submit(WorkOrder(0, 0, 0, 0, base, 1, 0.0))
+        runner.submit(WorkOrder(0, 0, 0, 0, base, 1, 0.0, 0.0))
         assert "Target 7 is out of bounds" in runner.result(0).error
     finally:
         runner.close()
@@ -104,12 +104,12 @@ def test_a_worker_with_lanes_trains_several_clients_side_by_side() -> None:
 
     from fedfa.executors.lanes import Lanes
     from fedfa.executors.ray import Worker
-    from fedfa.place import CPU
+    from fedfa.learning.device import CPU
 
     task = make_task()
     worker = Worker(task, 0, CPU, False)
     base = task.initial(0).vector
-    orders = [WorkOrder(client, 0, client, 0, None, task.local.epochs, 0.0) for client in range(12)]
+    orders = [WorkOrder(client, 0, client, 0, None, task.local.epochs, 0.0, 0.0) for client in range(12)]
     alone = [worker.train(order, base) for order in orders]
     worker._executor = Lanes(task, 0, CPU)
     task.targets[:40] = 0
@@ -124,9 +124,14 @@ def test_a_worker_with_lanes_trains_several_clients_side_by_side() -> None:
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
 def test_workers_share_a_gpu() -> None:
     task, strategy = make_task(), fedfa.FedFaParam(concurrency=5, window=3)
-    here = fedfa.simulate(strategy, task, stop={"updates": 60}, device="cuda", precision="fp32", executor="lanes")
+    here = fedfa.simulate(
+        strategy, task, stop={"updates": 60}, engine={"device": "cuda", "precision": "fp32", "executor": "lanes"}
+    )
     spread = fedfa.simulate(
-        strategy, task, stop={"updates": 60}, device="cuda", precision="fp32", executor="ray", workers=2
+        strategy,
+        task,
+        stop={"updates": 60},
+        engine={"device": "cuda", "precision": "fp32", "executor": "ray", "workers": 2},
     )
     assert here.updates.drop("train_loss", "delta_norm").equals(spread.updates.drop("train_loss", "delta_norm"))
     np.testing.assert_allclose(here.model, spread.model, rtol=1e-2, atol=1e-3)
@@ -136,5 +141,5 @@ def test_a_cluster_without_gpu_says_so() -> None:
     if torch.cuda.is_available():
         pytest.skip("there is a GPU")
     with pytest.raises(ConfigError, match="device = 'cuda': no GPU in this Ray cluster"):
-        fedfa.simulate("fedfa-param", make_task(), executor="ray", device="cuda", workers=1)
+        fedfa.simulate("fedfa-param", make_task(), engine={"executor": "ray", "device": "cuda", "workers": 1})
     assert not ray.is_initialized()

@@ -10,10 +10,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-
-from fedfa.cli import main
-from fedfa.errors import ConfigError, RecordError
-from fedfa.experiment import from_table
 from fedfa.recipes import BY_NAME, RECIPES
 from fedfa.recipes.contenders import Contender, contenders, extended
 from fedfa.recipes.kitchen import choose, make
@@ -21,7 +17,11 @@ from fedfa.recipes.lab import Contest, Lab, paper
 from fedfa.recipes.tables import table1, table2, table3, table5
 from fedfa.recipes.workloads import ALL, DIGITS
 from fedfa.recipes.workloads import BY_NAME as WORKLOADS
-from fedfa.record import find_runs
+
+from fedfa.cli import main
+from fedfa.errors import ConfigError, RecordError
+from fedfa.experiments.config import from_table
+from fedfa.runs.store import find_runs
 from test_cli import call, last_json
 from test_report import make_run
 
@@ -234,7 +234,7 @@ def test_a_run_on_other_data_is_not_shown(tmp_path: Path, monkeypatch: pytest.Mo
     assert page.is_file()
     assert [row["label"] for row in section.values["rows"]] == ["FedAvg", "FedBuff (model mean)", "FedFa-Param"]
     make(order)
-    from fedfa.task import Task
+    from fedfa.learning.task import Task
 
     monkeypatch.setattr(Task, "digest", lambda self, seed: "other")
     with pytest.raises(ConfigError, match="holds a run on other data or weights; choose another --out"):

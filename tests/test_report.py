@@ -16,23 +16,17 @@ import pytest
 from rich.console import Console
 
 from fedfa.errors import ConfigError
-from fedfa.record import Run
-from fedfa.report import write_report
-from fedfa.report.figures import (
-    accuracy_figure,
-    label_figure,
-    staleness_figure,
-    time_to_target_figure,
-    timeline_figure,
-)
+from fedfa.report.curves import accuracy_figure
+from fedfa.report.figures import label_figure, staleness_figure, time_to_target_figure
 from fedfa.report.interactive import as_plotly
-from fedfa.report.page import verdict
+from fedfa.report.page import verdict, write_report
 from fedfa.report.provenance import shared
 from fedfa.report.shapes import PALETTE, Band, Boxes, Dots, Line, Note, colours
 from fedfa.report.static import draw, save
 from fedfa.report.tables import as_rich, summarise
-from fedfa.report.timeline import segments, waiting_share
-from fedfa.rows import ACCEPTED, Recorder
+from fedfa.report.timeline import segments, timeline_figure, waiting_share
+from fedfa.runs.recorder import ACCEPTED, Recorder
+from fedfa.runs.run import Run
 
 TARGET = 0.7
 FAST, SLOW = 1.0, 4.0
@@ -68,7 +62,7 @@ def make_run(
         accepted += taken
         publishes = taken and (accepted % 2 == 0 if synchronous else accepted >= 2)
         version += publishes
-        outcome = recorder.outcome(ACCEPTED if taken else "not finite (NaN or Inf)")
+        outcome = recorder.code_of(TAKEN if taken else Outcome("refused", "not finite (NaN or Inf)"))
         times = (pace * now, client, dispatch, pace * dispatched)
         recorder.updates.append((*times, base, staleness, version, outcome, 1.0, 0.5, 10, 5.0, 100, 100))
         waiting.append(flight)

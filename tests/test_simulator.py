@@ -14,17 +14,20 @@ import torch
 from polars.testing import assert_frame_equal
 
 import fedfa
-from fedfa import Stop, Weather, checkpoint, simulate
-from fedfa.core import Flight, Strategy, Update
-from fedfa.distributions import Constant, Exponential, Uniform
-from fedfa.engine import Idle
+from fedfa import Stop, Weather, simulate
 from fedfa.errors import RecordError
-from fedfa.experiment import DataSettings, data_task
-from fedfa.models import ModelSettings
-from fedfa.record import find_runs, read_run
-from fedfa.rows import ACCEPTED
-from fedfa.strategies import ALL
-from fedfa.weather import Availability
+from fedfa.learning.data.settings import DataSettings
+from fedfa.learning.data_task import data_task
+from fedfa.learning.models.settings import ModelSettings
+from fedfa.runs import checkpoint
+from fedfa.runs.recorder import ACCEPTED
+from fedfa.runs.store import find_runs, read_run
+from fedfa.simulation.distributions import Constant, Exponential, Uniform
+from fedfa.simulation.settings import EngineSettings
+from fedfa.simulation.state import Idle
+from fedfa.simulation.weather import Availability
+from fedfa.strategies.base import Flight, Strategy, Update
+from fedfa.strategies.registry import STRATEGIES
 
 
 @pytest.fixture(scope="module")
@@ -35,8 +38,9 @@ def task() -> fedfa.Task:
 
 
 def quick(strategy: Any, task: fedfa.Task, **settings: Any) -> fedfa.Run:
-    settings = {"stop": Stop(updates=60), "executor": "inline", "evaluate_every": 20} | settings
-    return simulate(strategy, task, **settings)
+    own = {key: settings.pop(key) for key in list(settings) if key in EngineSettings.__dataclass_fields__}
+    engine = {"executor": "inline", "evaluate_every": 20} | own
+    return simulate(strategy, task, **({"stop": Stop(updates=60), "engine": engine} | settings))
 
 
 def sized(cls: type[Strategy], **settings: Any) -> Strategy:
@@ -45,7 +49,7 @@ def sized(cls: type[Strategy], **settings: Any) -> Strategy:
     return cls(**{key: value for key, value in wanted.items() if key in known})
 
 
-@pytest.mark.parametrize("cls", ALL, ids=lambda cls: cls.name)
+@pytest.mark.parametrize("cls", STRATEGIES.values(), ids=lambda cls: cls.name)
 def test_every_strategy_learns_and_keeps_its_slots_busy(cls: type[Strategy], task: fedfa.Task) -> None:
     run = quick(sized(cls), task, stop=Stop(updates=120))
     assert run.best_accuracy > 0.4
@@ -158,7 +162,7 @@ def test_availability_windows_hold_new_work_back(task: fedfa.Task) -> None:
     window = Availability(period_seconds=100.0, open_fraction=0.1)
     weather = Weather(speed=Constant(2.0), availability=window)
     run = quick(fedfa.FedAsync(concurrency=6), task, weather=weather, stop=Stop(updates=100))
-    from fedfa.weather import Forecast
+    from fedfa.simulation.weather import Forecast
 
     forecast = Forecast(weather, run.seed, 0)
     for client, at in run.updates.select("client", "dispatched_seconds").iter_rows():
@@ -306,12 +310,14 @@ class StopAfter:
 
 
 @pytest.mark.parametrize("executor", ["inline", "batched"])
-@pytest.mark.parametrize("cls", ALL, ids=lambda cls: cls.name)
+@pytest.mark.parametrize("cls", STRATEGIES.values(), ids=lambda cls: cls.name)
 def test_an_interrupted_run_continues_to_the_same_bytes(
     cls: type[Strategy], executor: str, task: fedfa.Task, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ticks = iter(range(10**9))
-    monkeypatch.setattr("fedfa.engine.time.perf_counter", lambda: float(next(ticks)))  # every arrival is a chance
+    monkeypatch.setattr(
+        "fedfa.simulation.engine.time.perf_counter", lambda: float(next(ticks))
+    )  # every arrival is a chance
     weather = Weather(jitter=0.3, dropout=0.1, availability=Availability(period_seconds=60.0, open_fraction=0.5))
     settings: dict[str, Any] = {"weather": weather, "executor": executor, "stop": Stop(updates=40)}
     whole = quick(sized(cls, staleness_bound=1), task, out=tmp_path / "whole", **settings)
@@ -355,7 +361,7 @@ def test_resuming_with_other_settings_is_refused(task: fedfa.Task, tmp_path: Pat
         (lambda task: simulate("fedavg", task, "sunny"), "weather = 'sunny': must be one of paper"),
         (lambda task: simulate(fedfa.FedAvg(concurrency=13), task), "concurrency = 13: more than the 12 clients"),
         (
-            lambda task: simulate("fedavg", task, executor="gpu"),
+            lambda task: simulate("fedavg", task, engine={"executor": "gpu"}),
             "executor = 'gpu': must be one of auto, inline, batched, lanes, ray",
         ),
         (lambda task: simulate("fedavg", "cats"), "task = 'cats': must be 'digits' or a fedfa.Task"),
@@ -387,14 +393,16 @@ def test_wrong_arguments_are_named(call: Any, message: str, task: fedfa.Task) ->
 
 
 def test_weather_and_stop_may_be_tables(task: fedfa.Task) -> None:
-    run = simulate("fedasync", task, {"speed": {"kind": "constant", "value": 2.0}}, {"updates": 30}, executor="inline")
+    run = simulate(
+        "fedasync", task, {"speed": {"kind": "constant", "value": 2.0}}, {"updates": 30}, engine={"executor": "inline"}
+    )
     assert run.seconds == 6.0
     assert len(run.accepted) == 30
 
 
 def test_compare_runs_objects_side_by_side(task: fedfa.Task) -> None:
     small = [fedfa.FedAvg(concurrency=4), Mine(concurrency=4)]
-    runs = fedfa.compare(small, task, seeds=(0, 1), stop=Stop(updates=20), executor="inline")
+    runs = fedfa.compare(small, task, seeds=(0, 1), stop=Stop(updates=20), engine={"executor": "inline"})
     assert [(run.label, run.seed) for run in runs] == [("fedavg", 0), ("mine", 0), ("fedavg", 1), ("mine", 1)]
     figure = runs[0].plot()
     assert figure.axes[0].get_xlabel()
@@ -455,7 +463,9 @@ def test_state_that_a_checkpoint_would_lose_is_refused() -> None:
 
 def test_plain_state_of_every_kind_is_kept(task: fedfa.Task, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ticks = iter(range(10**9))
-    monkeypatch.setattr("fedfa.engine.time.perf_counter", lambda: float(next(ticks)))  # every arrival is a chance
+    monkeypatch.setattr(
+        "fedfa.simulation.engine.time.perf_counter", lambda: float(next(ticks))
+    )  # every arrival is a chance
 
     @dataclass(kw_only=True, eq=False)
     class Remembering(Mine):

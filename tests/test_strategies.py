@@ -15,12 +15,11 @@ from hypothesis import strategies as st
 
 import fedfa
 from fedfa import Arrival, replay
-from fedfa.conformance import cases, replay_case
-from fedfa.core import Flight, Strategy, Update
-from fedfa.errors import ConfigError
-from fedfa.experiment import strategy_class
-from fedfa.strategies import ALL, BY_NAME
-from fedfa.vectors import Entry, Window, blend
+from fedfa.strategies.base import Flight, Strategy, Update
+from fedfa.strategies.conformance import cases, replay_case
+from fedfa.strategies.registry import STRATEGIES
+from fedfa.strategies.specs import strategy_class
+from fedfa.strategies.vectors import Summand, Window, blend
 from reference import reference_replay
 
 
@@ -64,7 +63,7 @@ def test_fednova_averages_differences_per_step() -> None:
 
 
 def test_fedasync_mixes_by_staleness_without_changing_beta() -> None:
-    strategy = fedfa.FedAsync(beta=0.5, staleness=fedfa.Polynomial(a=1.0))
+    strategy = fedfa.FedAsync(beta=0.5, staleness=fedfa.PolynomialStaleness(a=1.0))
     models = replay(strategy, np.array([0.0], np.float32), [arrival(0, 0, 4), arrival(1, 0, 6), arrival(2, 2, 6)])
     first = 0.5 * 4
     second = (1 - 0.25) * first + 0.25 * 6  # tau = 1: b = 0.5 / 2
@@ -75,11 +74,11 @@ def test_fedasync_mixes_by_staleness_without_changing_beta() -> None:
 
 @pytest.mark.parametrize(("tau", "weight"), [(0, 1.0), (4, 1.0), (5, 1 / 11), (6, 1 / 21)])
 def test_hinge(tau: int, weight: float) -> None:
-    assert fedfa.Hinge(a=10, b=4)(tau) == pytest.approx(weight)
+    assert fedfa.HingeStaleness(a=10, b=4)(tau) == pytest.approx(weight)
 
 
 def test_fedbuff_steps_along_the_mean_difference() -> None:
-    strategy = fedfa.FedBuff(concurrency=4, buffer=2, server_lr=0.5, staleness=fedfa.Polynomial(a=1.0))
+    strategy = fedfa.FedBuff(concurrency=4, buffer=2, server_lr=0.5, staleness=fedfa.PolynomialStaleness(a=1.0))
     models = replay(
         strategy,
         np.array([10.0], np.float32),
@@ -138,7 +137,7 @@ def test_fedfa_delta_steps_along_the_mean_of_the_last_k_differences() -> None:
 def test_fedbuff_is_by_default_what_its_authors_define() -> None:
     buff = fedfa.FedBuff()
     assert (buff.origin, buff.refill_policy, buff.staleness, buff.weighting) == (
-        "base", "immediate", fedfa.Polynomial(a=0.5), "uniform",
+        "base", "immediate", fedfa.PolynomialStaleness(a=0.5), "uniform",
     )  # fmt: skip
     models = replay(
         fedfa.FedBuff(buffer=1), np.array([0.0], np.float32), [arrival(0, 0, 1), arrival(1, 0, 3), arrival(2, 0, 5)]
@@ -280,7 +279,7 @@ def test_max_staleness_refuses() -> None:
     assert "max_staleness" in models.refused[2]
 
 
-@pytest.mark.parametrize("cls", ALL, ids=lambda cls: cls.name)
+@pytest.mark.parametrize("cls", STRATEGIES.values(), ids=lambda cls: cls.name)
 def test_buffers_are_averaged_never_differenced(cls: type[Strategy]) -> None:
     """A variance that is positive at every client stays positive, however stale and however large the step."""
     strategy = small(cls, server_lr=50.0)
@@ -333,7 +332,7 @@ def stream_for(
     return made
 
 
-@pytest.mark.parametrize("cls", ALL, ids=lambda cls: cls.name)
+@pytest.mark.parametrize("cls", STRATEGIES.values(), ids=lambda cls: cls.name)
 @settings(max_examples=15, deadline=None)
 @given(raw=streams())
 def test_any_stream_gives_what_the_naive_rule_gives(cls: type[Strategy], raw: Any) -> None:
@@ -385,7 +384,7 @@ BAD: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("bad", BAD)
-@pytest.mark.parametrize("cls", ALL, ids=lambda cls: cls.name)
+@pytest.mark.parametrize("cls", STRATEGIES.values(), ids=lambda cls: cls.name)
 def test_a_bad_update_changes_nothing_and_frees_its_slot(cls: type[Strategy], bad: str) -> None:
     strategy = small(cls)
     base = np.zeros(3, np.float32)
@@ -401,7 +400,9 @@ def test_a_bad_update_changes_nothing_and_frees_its_slot(cls: type[Strategy], ba
     assert same(before, snapshot(strategy))
 
 
-@pytest.mark.parametrize("make", [partial(small, cls) for cls in ALL], ids=[cls.name for cls in ALL])
+@pytest.mark.parametrize(
+    "make", [partial(small, cls) for cls in STRATEGIES.values()], ids=[cls.name for cls in STRATEGIES.values()]
+)
 def test_state_survives_a_round_trip(make: Callable[[], Strategy]) -> None:
     rng = np.random.default_rng(1)
     results = rng.normal(size=(12, 3)).astype(np.float32)
@@ -421,7 +422,7 @@ def test_state_survives_a_round_trip(make: Callable[[], Strategy]) -> None:
     assert same(snapshot(whole), snapshot(second))
 
 
-@pytest.mark.parametrize("cls", ALL, ids=lambda cls: cls.name)
+@pytest.mark.parametrize("cls", STRATEGIES.values(), ids=lambda cls: cls.name)
 def test_orders_keep_the_number_in_flight(cls: type[Strategy]) -> None:
     """Whatever arrives, is refused or is lost: in the long run every slot is handed out again."""
     strategy = small(cls)
@@ -451,7 +452,7 @@ def test_strategies_do_not_import_torch_or_flower() -> None:
 def test_the_same_rules_run_on_torch_tensors() -> None:
     import torch
 
-    for cls in ALL:
+    for cls in STRATEGIES.values():
         on_numpy, on_torch = small(cls), small(cls)
         start = np.array([1.0, 2.0], np.float32)
         on_numpy.begin(start)
@@ -491,7 +492,11 @@ START = np.linspace(-1, 1, 6, dtype=np.float32)
     ("one", "other", "stream"),
     [
         (fedfa.FedNova(concurrency=4), fedfa.FedAvg(concurrency=4), random_stream(20, 4, fresh=True, same_n=False)),
-        (fedfa.FedBuff(concurrency=4, buffer=4, refill="batch"), fedfa.FedAvg(concurrency=4), random_stream(20, 4, fresh=True)),
+        (
+            fedfa.FedBuff(concurrency=4, buffer=4, refill="batch"),
+            fedfa.FedAvg(concurrency=4),
+            random_stream(20, 4, fresh=True),
+        ),
         (fedfa.FedFaParam(window=1), fedfa.FedAsync(beta=1.0, staleness="constant"), random_stream(20, 1)),
         (
             fedfa.FedFaDelta(window=1, server_lr=1.0),
@@ -533,7 +538,7 @@ def test_window_mean_does_not_drift_over_1e5_arrivals(window: int, weighting: st
     total = Window(results[0], 8, window)
     for i in range(100_000):
         n = examples[i % 997]
-        total.add(Entry(results[i % 997], weight=n, head_weight=n))
+        total.add(Summand(results[i % 997], weight=n, head_weight=n))
         if i % 9973 == 0 or i == 99_999:
             kept = [j % 997 for j in range(max(0, i - window + 1), i + 1)]
             weights = examples[kept]
@@ -545,7 +550,7 @@ def test_window_mean_does_not_drift_over_1e5_arrivals(window: int, weighting: st
 def test_a_huge_value_that_has_left_the_window_leaves_no_trace() -> None:
     total = Window(np.zeros(3, np.float32), 3, 4)
     for value in [1.0, 2.0, 1e30, 3.0] + [1.0] * 40:
-        total.add(Entry(np.full(3, value, np.float32)))
+        total.add(Summand(np.full(3, value, np.float32)))
     np.testing.assert_array_equal(total.mean(), np.ones(3, np.float32))
 
 
@@ -555,7 +560,7 @@ def test_long_vectors_take_the_blocked_and_threaded_path_to_the_same_result() ->
     results = rng.normal(size=(6, length)).astype(np.float32)
     total = Window(results[0], length - 1000, 3)
     for result in results:
-        total.add(Entry(result, weight=2.0, head_weight=0.5))
+        total.add(Summand(result, weight=2.0, head_weight=0.5))
     expected = results[3:].astype(np.float64).sum(0)
     np.testing.assert_allclose(total.total[:-1000], 0.5 * expected[:-1000], rtol=1e-6, atol=1e-6)
     np.testing.assert_allclose(total.mean()[-1000:], expected[-1000:] / 3, rtol=1e-5, atol=1e-6)
@@ -592,7 +597,7 @@ def test_conformance_vectors_hold_for_us_and_for_the_naive_rules(case: Any) -> N
 
 
 def test_conformance_covers_every_strategy() -> None:
-    assert {case.strategy for case in cases()} == set(BY_NAME)
+    assert {case.strategy for case in cases()} == set(STRATEGIES)
 
 
 def test_replay_takes_lists_and_other_precisions_and_refuses_other_types() -> None:

@@ -11,12 +11,12 @@ from torch import Tensor, nn
 from torch.utils.data import Dataset
 
 import fedfa
-from fedfa.executors import make_executor
 from fedfa.executors.base import WorkOrder
 from fedfa.executors.capture import CannotCapture, capture
-from fedfa.flat import Layout
-from fedfa.local import shuffled
-from fedfa.models import cnn, mlp
+from fedfa.executors.registry import make_executor
+from fedfa.learning.flat import Layout
+from fedfa.learning.local import shuffled
+from fedfa.learning.models.small import cnn, mlp
 
 
 class WithNorm(nn.Module):
@@ -50,7 +50,7 @@ def own_task(model: Any, sizes: tuple[int, ...] = (10, 17, 5, 10), **settings: A
 
 def order(task: fedfa.Task, client: int, mu: float = 0.0, nth: int = 0, epochs: int | None = None) -> WorkOrder:
     base = task.initial(0).vector
-    return WorkOrder(client + 10 * nth, 0, client, nth, base, epochs or task.local.epochs, mu)
+    return WorkOrder(client + 10 * nth, 0, client, nth, base, epochs or task.local.epochs, mu, 0.0)
 
 
 def by_hand(task: fedfa.Task, client: int, mu: float = 0.0) -> np.ndarray:
@@ -111,7 +111,7 @@ def test_frozen_parameters_do_not_travel_and_buffers_do() -> None:
     assert layout.length == layout.num_trainable + 6
     task = own_task(WithNorm)
     run = fedfa.simulate(
-        fedfa.FedFaDelta(concurrency=3, window=2), task, stop=fedfa.Stop(updates=40), executor="batched"
+        fedfa.FedFaDelta(concurrency=3, window=2), task, stop=fedfa.Stop(updates=40), engine={"executor": "batched"}
     )
     assert (run.model[-3:] > 0).all()  # the variances
     assert run.best_accuracy > 0.5
@@ -284,8 +284,9 @@ def test_capture_is_the_same_function() -> None:
 
 
 def test_the_embedded_cnn_trains() -> None:
-    from fedfa.experiment import DataSettings, data_task
-    from fedfa.models import ModelSettings
+    from fedfa.learning.data.settings import DataSettings
+    from fedfa.learning.data_task import data_task
+    from fedfa.learning.models.settings import ModelSettings
 
     task = data_task(DataSettings(clients=10), ModelSettings(name="cnn", hidden=16), fedfa.LocalTraining(), seed=1)
     assert cnn()(torch.zeros(2, 1, 8, 8)).shape == (2, 10)

@@ -14,13 +14,18 @@ import pytest
 import torch
 
 import fedfa
-from fedfa.data import held_out, load_texts, sent140, sst2, tokens, twitter_entity
-from fedfa.data.partition import partition
-from fedfa.data.text import TextSet
-from fedfa.experiment import DataSettings, Experiment, data_task, from_table
-from fedfa.flat import Layout
-from fedfa.models import ModelSettings, make
-from fedfa.report import write_report
+from fedfa.experiments.config import Experiment, from_table
+from fedfa.learning.data import sent140, sst2, tokens, twitter_entity
+from fedfa.learning.data.base import held_out
+from fedfa.learning.data.partition import partition
+from fedfa.learning.data.registry import load
+from fedfa.learning.data.settings import DataSettings
+from fedfa.learning.data.text import TextSet
+from fedfa.learning.data_task import data_task
+from fedfa.learning.flat import Layout
+from fedfa.learning.models.registry import make
+from fedfa.learning.models.settings import ModelSettings
+from fedfa.report.page import write_report
 
 GOOD, BAD = ("good", "fine", "lovely"), ("bad", "awful", "sad")
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *GOOD, *BAD, "the", "film", "was", "a", "tweet", "."]
@@ -100,7 +105,7 @@ def test_sst2_takes_quotes_and_odd_line_ends_as_they_are(tmp_path: Path, monkeyp
     (folder / "dev.tsv").write_text(text, "utf-8")
     monkeypatch.setitem(sst2.ROWS, "dev.tsv", 3)
     for where in (tmp_path, folder):
-        data = load_texts("sst2", str(where))
+        data = load("sst2", str(where), np.random.default_rng(0))
         assert data.test_texts == ['"an unpaired quote', "of \x85 a `` kind ''", "cr\xe8me"]
         assert data.test_labels.tolist() == [0, 1, 1]
         assert len(data.train_texts) == len(data.train_labels) == 200
@@ -109,7 +114,7 @@ def test_sst2_takes_quotes_and_odd_line_ends_as_they_are(tmp_path: Path, monkeyp
 
 def test_damaged_sst2_is_named_with_the_remedy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def message() -> str:
-        return error(load_texts, "sst2", str(tmp_path))
+        return error(load, "sst2", str(tmp_path), np.random.default_rng(0))
 
     assert "holds no sst2 or SST-2" in message()
     assert "https://dl.fbaipublicfiles.com/glue/data/SST-2.zip" in message()
@@ -137,13 +142,13 @@ def test_sent140_in_its_public_form_is_split_by_user(tmp_path: Path, monkeypatch
     rows += [tweet(4, 20, "bob", 'caf\xe9, "so good",\nreally'), tweet(4, 21, "bob", "\xbd price")]
     (tmp_path / sent140.PUBLIC).write_bytes("\n".join(rows).encode("latin-1") + b"\n")
     monkeypatch.setattr(sent140, "ROWS", 22)
-    data = load_texts("sent140", str(tmp_path))
+    data = load("sent140", str(tmp_path), np.random.default_rng(0))
     assert data.test_texts == ["tweet 9", "tweet 19"]  # every tenth of each user
     assert data.train_texts[-2:] == ['caf\xe9, "so good",\nreally', "\xbd price"]
     assert data.train_labels.tolist() == [0] * 18 + [1, 1]
     assert data.owners == ["ann"] * 18 + ["bob"] * 2
     monkeypatch.setattr(sent140, "ROWS", 1_600_000)
-    message = error(load_texts, "sent140", str(tmp_path))
+    message = error(load, "sent140", str(tmp_path), np.random.default_rng(0))
     assert "holds 22 rows, not 1,600,000: cut short?" in message
     assert "http://help.sentiment140.com/for-students" in message
 
@@ -157,24 +162,24 @@ def write_sent140(root: Path, days: list[int]) -> None:
 def test_sent140_in_the_compact_form_is_split_by_hour(tmp_path: Path) -> None:
     folder = tmp_path / "sentiment140"
     folder.mkdir()
-    assert "nor a .csv with the header target,id,date,user,text" in error(load_texts, "sent140", str(tmp_path))
+    assert "nor a .csv with the header target,id,date,user,text" in error(load, "sent140", str(tmp_path), np.random.default_rng(0))
     (folder / "another.csv").write_text("a,b\n1,2\n")
     file = folder / "some.csv"
     rows = [f"{4 * (n % 2)},{n},Mon Apr 06 {22 + n // 20}:19:45 PDT 2009,ann,caf\xe9 {n}" for n in range(40)]
     file.write_text("\n".join(["target,id,date,user,text", *rows]), "utf-8")
-    assert "some.csv: does not end with the end of a line: cut short?" in error(load_texts, "sent140", str(tmp_path))
+    assert "some.csv: does not end with the end of a line: cut short?" in error(load, "sent140", str(tmp_path), np.random.default_rng(0))
     file.write_text(file.read_text("utf-8") + "\n", "utf-8")
-    data = load_texts("sent140", str(tmp_path))
+    data = load("sent140", str(tmp_path), np.random.default_rng(0))
     assert set(data.owners or ()) == {"Mon Apr 06 22 2009", "Mon Apr 06 23 2009"}
     assert data.test_texts == [f"caf\xe9 {n}" for n in (9, 19, 29, 39)]
     file.write_text(file.read_text("utf-8").replace("\n4,", "\n2,"), "utf-8")
-    assert "some.csv: label '2' is not one of 0, 4" in error(load_texts, "sent140", str(tmp_path))
+    assert "some.csv: label '2' is not one of 0, 4" in error(load, "sent140", str(tmp_path), np.random.default_rng(0))
 
 
 def test_twitter_entity_keeps_the_paraphrases_of_a_tweet_on_one_side(tmp_path: Path) -> None:
     folder = tmp_path / "twitter_entity"
     folder.mkdir()
-    assert "twitter_training.csv: is missing; get" in error(load_texts, "twitter_entity", str(tmp_path))
+    assert "twitter_training.csv: is missing; get" in error(load, "twitter_entity", str(tmp_path), np.random.default_rng(0))
     names = list(twitter_entity.CLASSES)
     rows = [
         f'{number},{entity},{names[number % 4]},"{entity} {number}, ""said"" {version}"'
@@ -185,7 +190,7 @@ def test_twitter_entity_keeps_the_paraphrases_of_a_tweet_on_one_side(tmp_path: P
     rows += ["7,Xbox,Neutral,", '8,Xbox,Neutral,"  "', '9,Xbox,Positive,"two\nlines"']
     (folder / "twitter_training.csv").write_text("\n".join(rows) + "\n")
     (folder / "twitter_validation.csv").write_text("ignored")
-    data = load_texts("twitter_entity", str(tmp_path))
+    data = load("twitter_entity", str(tmp_path), np.random.default_rng(0))
     assert len(data.train_texts) + len(data.test_texts) == 73
     assert {text.partition(",")[0] for text in data.test_texts} == {
         "Xbox 4",
@@ -200,7 +205,7 @@ def test_twitter_entity_keeps_the_paraphrases_of_a_tweet_on_one_side(tmp_path: P
     assert data.classes == 4
     assert data.train_labels[:4].tolist() == [0, 1, 2, 3]
     (folder / "twitter_training.csv").write_text("1,Xbox,Neutral\n")
-    message = error(load_texts, "twitter_entity", str(tmp_path))
+    message = error(load, "twitter_entity", str(tmp_path), np.random.default_rng(0))
     assert "has 3 columns, not 4" in message
     assert "jp797498e/twitter-entity-sentiment-analysis" in message
 
@@ -220,7 +225,7 @@ REVIEWS += [
 def test_rent_the_runway_in_all_forms(kind: str, tmp_path: Path) -> None:
     folder = tmp_path / "rent_the_runway"
     folder.mkdir()
-    assert "holds no .json, .json.gz or .csv file" in error(load_texts, "rent_the_runway", str(tmp_path))
+    assert "holds no .json, .json.gz or .csv file" in error(load, "rent_the_runway", str(tmp_path), np.random.default_rng(0))
     file = folder / f"renttherunway_final_data.{kind}"
     if kind == "csv":
 
@@ -237,17 +242,17 @@ def test_rent_the_runway_in_all_forms(kind: str, tmp_path: Path) -> None:
     else:
         content = "".join(json.dumps(row) + "\n" for row in REVIEWS).encode()
         file.write_bytes(gzip.compress(content) if kind == "json.gz" else content)
-    data = load_texts("rent_the_runway", str(tmp_path))
+    data = load("rent_the_runway", str(tmp_path), np.random.default_rng(0))
     assert data.test_texts == ['sum 4. tex"t, 4', 'sum 9. tex"t, 9']
     assert data.train_texts[-1] == "only\ntext"
     assert data.train_labels.tolist() == [0, 1, 2, 3, 0, 1, 2, 3, 4]
     assert data.owners == ["u1"] * 8 + ["u2"]
     if kind == "csv":
         file.write_text(file.read_text().replace(",10.0,", ",11.0,"))
-        assert "label '11' is not one of 2, 4, 6, 8, 10" in error(load_texts, "rent_the_runway", str(tmp_path))
+        assert "label '11' is not one of 2, 4, 6, 8, 10" in error(load, "rent_the_runway", str(tmp_path), np.random.default_rng(0))
     else:
         file.write_bytes(file.read_bytes()[:-20])
-        message = error(load_texts, "rent_the_runway", str(tmp_path))
+        message = error(load, "rent_the_runway", str(tmp_path), np.random.default_rng(0))
         assert "is not one JSON object per line, or cut short" in message
         assert "https://cseweb.ucsd.edu/~jmcauley/datasets.html#clothing_fit" in message
 
@@ -522,7 +527,9 @@ def test_a_lora_run_is_continued_to_the_same_bytes(
     task, strategy = lora.make_task(), lora.make_strategy
     whole = fedfa.simulate(strategy(), task, stop=fedfa.Stop(updates=12), out=tmp_path / "whole")
     ticks, asked = iter(range(10**9)), iter(range(10**9))
-    monkeypatch.setattr("fedfa.engine.time.perf_counter", lambda: float(next(ticks)))  # every arrival is a chance
+    monkeypatch.setattr(
+        "fedfa.simulation.engine.time.perf_counter", lambda: float(next(ticks))
+    )  # every arrival is a chance
     with pytest.raises(KeyboardInterrupt):
         fedfa.simulate(
             strategy(), task, stop=fedfa.Stop(updates=12), out=tmp_path / "parts", interrupted=lambda: next(asked) == 5
@@ -544,7 +551,7 @@ def test_without_dropout_batching_gives_the_same_model(tmp_path: Path, monkeypat
     write_sst2(tmp_path, monkeypatch)
     lora = experiment(tmp_path, save_weights(tmp_path / "w", dropout=0.0), lora_rank=1)
     runs = [
-        fedfa.simulate(lora.make_strategy(), lora.make_task(), stop=fedfa.Stop(updates=6), executor=name)
+        fedfa.simulate(lora.make_strategy(), lora.make_task(), stop=fedfa.Stop(updates=6), engine={"executor": name})
         for name in ("inline", "batched")
     ]
     assert [run.manifest["executor"] for run in runs] == ["inline", "batched"]
@@ -570,7 +577,7 @@ def test_nothing_is_said_while_loading(
     [("sst2", 2, 0.6), ("sent140", 2, 0.6), ("twitter_entity", 4, 0.35), ("rent_the_runway", 5, 0.7)],
 )
 def test_the_real_texts(name: str, classes: int, majority: float) -> None:
-    data: TextSet = load_texts(name, REAL)
+    data: TextSet = load(name, REAL, np.random.default_rng(0))
     assert data.classes == classes
     assert len(data.train_texts) == len(data.train_labels) > 5000
     assert set(data.train_labels.tolist()) == set(data.test_labels.tolist()) == set(range(classes))

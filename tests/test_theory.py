@@ -11,20 +11,20 @@ import numpy as np
 import polars as pl
 import pytest
 import torch
+from fedfa.recipes.questions import pace
 from torch import Tensor, nn
 
 import fedfa
-from fedfa import theory
-from fedfa.estimates import Estimate, assumptions, estimate, spaced, step_of
+from fedfa.analysis import theory
+from fedfa.analysis.estimates import Estimate, assumptions, estimate, spaced, step_of
+from fedfa.analysis.gradients import Slopes, measure
 from fedfa.executors.base import Trained, WorkOrder
 from fedfa.executors.inline import Inline
-from fedfa.experiment import from_table
-from fedfa.pace import pace
-from fedfa.place import CPU, Place
-from fedfa.record import find_run
+from fedfa.experiments.config import from_table
+from fedfa.learning.base import Initial, Score
+from fedfa.learning.device import CPU, Device
 from fedfa.report.bound import at_most, words
-from fedfa.slopes import Slopes, measure
-from fedfa.task import Initial, Score
+from fedfa.runs.store import find_run
 
 CLIENTS, DIMENSION, STEPS, NOISE = 20, 6, 4, 0.1
 CURVATURE = np.linspace(0.2, 1.0, DIMENSION)  # L = 1
@@ -59,7 +59,7 @@ class Quadratic:
     def label_counts(self) -> pl.DataFrame:
         return pl.DataFrame(schema={"client": pl.Int64, "label": pl.String, "examples": pl.Int64})
 
-    def evaluator(self, seed: int, place: Place = CPU) -> Callable[..., Score]:
+    def evaluator(self, seed: int, device: Device = CPU) -> Callable[..., Score]:
         def evaluate(w: np.ndarray, meanwhile: Callable[[], None]) -> Score:
             self.path.append(w.astype(np.float64))
             return Score(0.0, value(w))
@@ -78,7 +78,7 @@ class Quadratic:
 
 class OneByOne:
     name = "quadratic"
-    place = CPU
+    device = CPU
 
     def __init__(self, task: Quadratic) -> None:
         self.task, self.orders = task, {}
@@ -99,7 +99,9 @@ class OneByOne:
 def measured(strategy: Any, server_lr: float, lr: float) -> tuple[float, theory.Setting, float]:
     """Mean squared gradient norm over the run, the setting with its true constants, and the last squared norm."""
     task = Quadratic(lr)
-    run = fedfa.simulate(strategy, task, stop=fedfa.Stop(updates=400), executor=OneByOne(task), evaluate_every=1)
+    run = fedfa.simulate(
+        strategy, task, stop=fedfa.Stop(updates=400), executor=OneByOne(task), engine={"evaluate_every": 1}
+    )
     best = CENTRES.mean(0)
     norms = [float(np.sum(gradient(w, best) ** 2)) for w in task.path]
     across = max(float(np.sum((CURVATURE * (centre - best)) ** 2)) for centre in CENTRES)
@@ -352,7 +354,7 @@ def test_gradients_are_those_that_clients_take() -> None:
     before = model.copy()
     slopes = Slopes(task, 0, [0, 1])
     _, gradient = slopes.whole(model, 1)
-    trained = Inline(task, 0).train(WorkOrder(0, 0, 1, 0, model, 1, 0.0)).params
+    trained = Inline(task, 0).train(WorkOrder(0, 0, 1, 0, model, 1, 0.0, 0.0)).params
     assert trained is not None
     assert len(gradient) == trainable < len(model)
     np.testing.assert_allclose((model - trained)[:trainable] / 0.5, gradient, atol=1e-5)
@@ -372,7 +374,7 @@ def test_where_the_theorem_is_silent() -> None:
     with pytest.raises(fedfa.ConfigError, match=r"Theorem 1 speaks about SGD; give a run with local.optimizer = 'sgd'"):
         assumptions(fedfa.FedFaParam(), fedfa.LocalTraining(optimizer="adamw"))
     assert assumptions(fedfa.FedFaParam(), sgd) == assumptions(fedfa.FedBuff(staleness="constant"), sgd) == ()
-    odd = fedfa.FedFaNova(weighting="examples", staleness=fedfa.Polynomial(), clip_norm=1.0)
+    odd = fedfa.FedFaNova(weighting="examples", staleness=fedfa.PolynomialStaleness(), clip_norm=1.0)
     assert len(assumptions(odd, fedfa.LocalTraining(momentum=0.9))) == 5
     assert "proximal" in assumptions(fedfa.FedFaProx(), sgd)[0]
     assert assumptions(fedfa.FedFaAgree(), sgd) == ("steps as long as clients agree, all taken as the longest",)
@@ -388,7 +390,12 @@ def test_runs_that_cannot_be_measured(tmp_path: Path, monkeypatch: pytest.Monkey
     task = bowl(0)
     for seed in (0, 1):
         fedfa.simulate(
-            "fedfa-param", task, stop={"updates": 20}, seed=seed, executor="inline", out=tmp_path / f"s{seed}"
+            "fedfa-param",
+            task,
+            stop={"updates": 20},
+            seed=seed,
+            engine={"executor": "inline"},
+            out=tmp_path / f"s{seed}",
         )
     with pytest.raises(fedfa.RecordError, match=r"is no run, but holds 2; give one of them: .*s0, .*s1$"):
         find_run(tmp_path)

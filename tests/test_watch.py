@@ -21,10 +21,10 @@ import numpy as np
 import pytest
 
 import fedfa
-from fedfa import live
 from fedfa.errors import ConfigError
-from fedfa.record import read_run
-from fedfa.rows import UPDATE_COLUMNS, Recorder, Table
+from fedfa.runs import snapshot as live
+from fedfa.runs.recorder import UPDATE_COLUMNS, Recorder, Table
+from fedfa.runs.store import read_run
 from fedfa.watch import Watch
 from fedfa.watch.metrics import metrics
 from fedfa.watch.runs import Runs
@@ -154,7 +154,11 @@ def test_on_a_wall_clock_time_goes_on_while_nothing_arrives(tmp_path: Path, monk
 def simulate(out: Path, **settings: Any) -> fedfa.Run:
     weather = fedfa.Weather(dropout=0.1, timeout_seconds=5.0)
     return fedfa.simulate(
-        "fedfa-param", weather=weather, out=out, executor="inline", **{"stop": fedfa.Stop(updates=60)} | settings
+        "fedfa-param",
+        weather=weather,
+        out=out,
+        engine={"executor": "inline"},
+        **{"stop": fedfa.Stop(updates=60)} | settings,
     )
 
 

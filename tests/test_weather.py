@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 import fedfa
-from fedfa.distributions import Constant, Exponential, Lognormal, Pareto, Trace, Uniform, Zipf, phones
 from fedfa.randomness import keyed, uniform
 from fedfa.settings import build
-from fedfa.weather import Availability, Forecast, Record, Weather, weather_from
+from fedfa.simulation.distributions import Constant, Exponential, Lognormal, Pareto, Trace, Uniform, Zipf, phones
+from fedfa.simulation.weather import Availability, Forecast, Record, Weather, weather_from
 
 GRID = [(i + 0.5) / 20_000 for i in range(20_000)]
 
@@ -142,7 +142,13 @@ def test_wrong_weather_is_named(table: dict[str, Any], message: str) -> None:
 def record(tmp_path: Path, weather: Weather, updates: int = 200, **settings: Any) -> fedfa.Run:
     stop = fedfa.Stop(updates=updates)
     return fedfa.simulate(
-        "fedfa-param", weather=weather, stop=stop, seed=3, out=tmp_path / "record", executor="inline", **settings
+        "fedfa-param",
+        weather=weather,
+        stop=stop,
+        seed=3,
+        out=tmp_path / "record",
+        engine={"executor": "inline"},
+        **settings,
     )
 
 
@@ -150,7 +156,11 @@ def test_a_record_as_weather_brings_the_same_arrivals(tmp_path: Path) -> None:
     """For as long as every dispatch is one that the record knows: until the first that nobody had answered."""
     first = record(tmp_path, Weather(jitter=0.5, dropout=0.1, timeout_seconds=9.0)).updates
     again = fedfa.simulate(
-        "fedfa-param", weather=f"record:{tmp_path / 'record'}", stop=fedfa.Stop(updates=200), seed=3, executor="inline"
+        "fedfa-param",
+        weather=f"record:{tmp_path / 'record'}",
+        stop=fedfa.Stop(updates=200),
+        seed=3,
+        engine={"executor": "inline"},
     ).updates
     unanswered = min(set(range(first["dispatch"].max() + 2)) - set(first["dispatch"]))  # pyright: ignore
     known = first.filter(first["dispatch"] < unanswered)["dispatched_seconds"].max()
@@ -165,10 +175,14 @@ def test_a_record_as_weather_brings_the_same_arrivals(tmp_path: Path) -> None:
 def test_a_record_of_steady_clients_repeats_the_whole_run(tmp_path: Path) -> None:
     run = record(tmp_path, Weather())
     table = {"speed": {"kind": "record", "folder": str(tmp_path / "record")}}
-    again = fedfa.simulate("fedfa-param", weather=table, stop=fedfa.Stop(updates=200), seed=3, executor="inline")
+    again = fedfa.simulate(
+        "fedfa-param", weather=table, stop=fedfa.Stop(updates=200), seed=3, engine={"executor": "inline"}
+    )
     assert again.updates["client"].to_list() == run.updates["client"].to_list()
     assert again.evaluations["accuracy"].to_list() == run.evaluations["accuracy"].to_list()
-    buffered = fedfa.simulate("fedbuff", weather=table, stop=fedfa.Stop(updates=100), seed=3, executor="inline")
+    buffered = fedfa.simulate(
+        "fedbuff", weather=table, stop=fedfa.Stop(updates=100), seed=3, engine={"executor": "inline"}
+    )
     pace = {row["client"]: row["seconds"] - row["dispatched_seconds"] for row in run.updates.to_dicts()}
     for row in buffered.updates.to_dicts():
         assert row["seconds"] - row["dispatched_seconds"] == pytest.approx(pace[row["client"]], abs=1e-9)

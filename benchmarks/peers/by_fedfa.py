@@ -7,7 +7,7 @@ from tempfile import TemporaryDirectory
 from job import BATCH, BUFFER, COHORT, EPOCHS, LR, job, new_model
 
 import fedfa
-from fedfa.executors import make_executor
+from fedfa.executors.registry import make_executor
 
 JOB = job()
 task = fedfa.Task(
@@ -26,10 +26,7 @@ def run(rounds: int) -> tuple[float, float]:
     )
     with TemporaryDirectory() as folder:
         begun = time.perf_counter()
-        done = fedfa.simulate(
-            strategy, task, stop=fedfa.Stop(updates=rounds * COHORT), evaluate_every=COHORT, executor=executor,
-            out=Path(folder) / "run",
-        )  # fmt: skip
+        done = fedfa.simulate(strategy, task, stop=fedfa.Stop(updates=rounds * COHORT), engine={"evaluate_every": COHORT, "executor": executor}, out=Path(folder) / "run")  # fmt: skip
         return rounds * COHORT / (time.perf_counter() - begun), done.final_accuracy
 
 

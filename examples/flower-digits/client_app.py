@@ -2,6 +2,6 @@
 
 from task import task
 
-from fedfa.flower import client_app
+from fedfa.deployment.flower import client_app
 
 app = client_app(task)

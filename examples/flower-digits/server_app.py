@@ -2,6 +2,6 @@
 
 from task import task
 
-from fedfa.flower import server_app
+from fedfa.deployment.flower import server_app
 
 app = server_app(task)

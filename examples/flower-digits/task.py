@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from fedfa import LocalTraining, Task
-from fedfa.flower import digits
+from fedfa.deployment.flower import digits
 
 LOCAL = LocalTraining(epochs=20, batch_size=32, lr=0.2)
 

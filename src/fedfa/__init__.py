@@ -1,86 +1,75 @@
 """fedfa: fully asynchronous federated learning, simulated exactly and fast.
 
-Names are loaded when first used, so that importing the package (and ``fedfa --help``) does not import torch.
+Names are loaded when first used, so that importing the package (and ``fedfa --help``) does not import torch. The
+imports below are the list of public names: type checkers read it as it stands, and ``__getattr__`` reads it once.
 """
 
+import ast
+from functools import cache
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from fedfa.comparison import compare as compare
-    from fedfa.core import Flight as Flight
-    from fedfa.core import LocalRule as LocalRule
-    from fedfa.core import Orders as Orders
-    from fedfa.core import Strategy as Strategy
-    from fedfa.core import Update as Update
-    from fedfa.engine import Stop as Stop
+    from fedfa.analysis.server_step import server_step as server_step
     from fedfa.errors import ConfigError as ConfigError
     from fedfa.errors import EngineError as EngineError
     from fedfa.errors import FedfaError as FedfaError
     from fedfa.errors import RecordError as RecordError
-    from fedfa.local import LocalTraining as LocalTraining
-    from fedfa.record import Run as Run
-    from fedfa.replayer import Arrival as Arrival
-    from fedfa.replayer import replay as replay
-    from fedfa.simulator import simulate as simulate
-    from fedfa.strategies import FedAsync as FedAsync
-    from fedfa.strategies import FedAvg as FedAvg
-    from fedfa.strategies import FedBuff as FedBuff
-    from fedfa.strategies import FedFaAgree as FedFaAgree
-    from fedfa.strategies import FedFaDelta as FedFaDelta
-    from fedfa.strategies import FedFaNova as FedFaNova
-    from fedfa.strategies import FedFaParam as FedFaParam
-    from fedfa.strategies import FedFaProx as FedFaProx
-    from fedfa.strategies import FedNova as FedNova
-    from fedfa.strategies import FedProx as FedProx
-    from fedfa.strategies import Port as Port
-    from fedfa.strategies import PortNonUrgent as PortNonUrgent
-    from fedfa.strategies import PortUrgent as PortUrgent
-    from fedfa.strategies.staleness import Constant as Constant
-    from fedfa.strategies.staleness import Hinge as Hinge
-    from fedfa.strategies.staleness import Polynomial as Polynomial
-    from fedfa.task import Task as Task
-    from fedfa.weather import Weather as Weather
+    from fedfa.experiments.comparison import compare as compare
+    from fedfa.learning.local import LocalTraining as LocalTraining
+    from fedfa.learning.task import Task as Task
+    from fedfa.report.plot import plot as plot
+    from fedfa.runs.run import Run as Run
+    from fedfa.runs.stop import Stop as Stop
+    from fedfa.runs.store import find_runs as find_runs
+    from fedfa.runs.store import read_run as read_run
+    from fedfa.simulation.settings import EngineSettings as EngineSettings
+    from fedfa.simulation.simulate import simulate as simulate
+    from fedfa.simulation.weather import Weather as Weather
+    from fedfa.strategies.base import Flight as Flight
+    from fedfa.strategies.base import LocalRule as LocalRule
+    from fedfa.strategies.base import Orders as Orders
+    from fedfa.strategies.base import Strategy as Strategy
+    from fedfa.strategies.base import Update as Update
+    from fedfa.strategies.fedasync import FedAsync as FedAsync
+    from fedfa.strategies.fedavg import FedAvg as FedAvg
+    from fedfa.strategies.fedbuff import FedBuff as FedBuff
+    from fedfa.strategies.fedfa import FedFaDelta as FedFaDelta
+    from fedfa.strategies.fedfa import FedFaNova as FedFaNova
+    from fedfa.strategies.fedfa import FedFaParam as FedFaParam
+    from fedfa.strategies.fedfa import FedFaProx as FedFaProx
+    from fedfa.strategies.fedfa_agree import FedFaAgree as FedFaAgree
+    from fedfa.strategies.fednova import FedNova as FedNova
+    from fedfa.strategies.fedprox import FedProx as FedProx
+    from fedfa.strategies.port import Port as Port
+    from fedfa.strategies.port import PortNonUrgent as PortNonUrgent
+    from fedfa.strategies.port import PortUrgent as PortUrgent
+    from fedfa.strategies.replay import Arrival as Arrival
+    from fedfa.strategies.replay import replay as replay
+    from fedfa.strategies.staleness import ConstantStaleness as ConstantStaleness
+    from fedfa.strategies.staleness import HingeStaleness as HingeStaleness
+    from fedfa.strategies.staleness import PolynomialStaleness as PolynomialStaleness
 
-_HOME = {
-    "fedfa.comparison": ("compare",),
-    "fedfa.core": ("Flight", "LocalRule", "Orders", "Strategy", "Update"),
-    "fedfa.errors": ("ConfigError", "EngineError", "FedfaError", "RecordError"),
-    "fedfa.local": ("LocalTraining",),
-    "fedfa.record": ("Run",),
-    "fedfa.replayer": ("Arrival", "replay"),
-    "fedfa.engine": ("Stop",),
-    "fedfa.simulator": ("simulate",),
-    "fedfa.strategies": (
-        "FedAsync",
-        "FedAvg",
-        "FedBuff",
-        "FedFaAgree",
-        "FedFaDelta",
-        "FedFaNova",
-        "FedFaParam",
-        "FedFaProx",
-        "FedNova",
-        "FedProx",
-        "Port",
-        "PortNonUrgent",
-        "PortUrgent",
-    ),
-    "fedfa.strategies.staleness": ("Constant", "Hinge", "Polynomial"),
-    "fedfa.task": ("Task",),
-    "fedfa.weather": ("Weather",),
-}
-_MODULE_OF = {name: module for module, names in _HOME.items() for name in names}
-__all__ = ["__version__", *_MODULE_OF]  # pyright: ignore[reportUnsupportedDunderAll]
+
+@cache
+def _modules() -> dict[str, str]:
+    """Where each public name is defined."""
+    tree = ast.parse(Path(__file__).read_text("utf8"))
+    listed = next(node for node in tree.body if isinstance(node, ast.If))
+    imports = [node for node in listed.body if isinstance(node, ast.ImportFrom)]
+    return {name.name: str(node.module) for node in imports for name in node.names}
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _MODULE_OF:
+    if name == "__all__":
+        return ["__version__", *_modules()]
+    if name not in _modules():
         raise AttributeError(f"module 'fedfa' has no attribute {name!r}")
-    return getattr(import_module(_MODULE_OF[name]), name)
+    return getattr(import_module(_modules()[name]), name)
 
 
 def __dir__() -> list[str]:
-    return sorted(__all__)
+    return ["__version__", *sorted(_modules())]

@@ -2,9 +2,12 @@
 
 FedfaError
 ├── ConfigError     a setting, a file or an argument is wrong; nothing was written
+│   └── UnknownKey  a setting that does not exist
 ├── RecordError     a run folder cannot be used as asked (taken, unfinished, damaged)
 └── EngineError     a run cannot go on (nothing left to do, a strategy that returns nonsense)
 """
+
+from typing import Any, Self
 
 
 class FedfaError(Exception):
@@ -12,7 +15,25 @@ class FedfaError(Exception):
 
 
 class ConfigError(FedfaError, ValueError):
-    """A setting is wrong."""
+    """A setting is wrong; ``key`` names it, where it is one setting alone."""
+
+    def __init__(self, message: str, key: str = "") -> None:
+        super().__init__(message)
+        self.key = key
+
+    def inside(self, where: str) -> Self:
+        """The same error, about a setting inside this table."""
+        if not where:
+            return self
+        return type(self)(f"{where}.{self}", f"{where}.{self.key}") if self.key else type(self)(f"{where}: {self}")
+
+    def about(self, source: str) -> Self:
+        """The same error, and where the setting comes from."""
+        return type(self)(f"{source}: {self}", self.key)
+
+
+class UnknownKey(ConfigError):
+    """A setting that does not exist."""
 
 
 class RecordError(FedfaError):
@@ -29,7 +50,13 @@ def in_a_line(error: BaseException) -> str:
     return f"{type(error).__name__}: {lines[0] if lines else 'no message'}"
 
 
-def require(condition: bool, message: str) -> None:
-    """Raise a ConfigError with this message unless the condition holds."""
+def require(condition: bool, message: str, key: str = "") -> None:
+    """Raise a ConfigError with this message unless the condition holds; ``key``: the setting that it begins with."""
     if not condition:
-        raise ConfigError(message)
+        raise ConfigError(message, key)
+
+
+def check(condition: bool, key: str, value: Any, problem: str) -> None:
+    """Raise a ConfigError about this setting unless the condition holds."""
+    if not condition:
+        raise ConfigError(f"{key} = {value!r}: {problem}", key)

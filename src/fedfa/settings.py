@@ -4,18 +4,25 @@ The dataclasses themselves say which keys exist, of which type, and (in ``__post
 module turns whatever is wrong into one line that names the key, the value seen and the remedy.
 """
 
+import ast
 import collections.abc
 import difflib
+import importlib
+import importlib.util
+import inspect
 import json
 import math
+import sys
 import tomllib
 import types
 from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, fields, is_dataclass
 from functools import cache
+from itertools import pairwise
+from pathlib import Path
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from fedfa.errors import ConfigError
+from fedfa.errors import ConfigError, UnknownKey, in_a_line, require
 
 T = TypeVar("T")
 
@@ -30,7 +37,7 @@ def build(cls: type[T], table: Any, where: str = "") -> T:
     for key, value in table.items():
         path = f"{where}.{key}" if where else key
         if key not in known:
-            raise ConfigError(f"{path} = {show(value)}: unknown key; {suggest(key, known)}")
+            raise UnknownKey(f"{path} = {show(value)}: unknown key; {suggest(key, known)}", path)
         values[key] = convert(value, hints[key], path)
     for f in fields(cls):  # pyright: ignore[reportArgumentType]
         if f.init and f.name not in values and f.default is MISSING and f.default_factory is MISSING:
@@ -38,8 +45,7 @@ def build(cls: type[T], table: Any, where: str = "") -> T:
     try:
         return cls(**values)
     except ConfigError as error:
-        about_a_key = str(error).split(" ", 1)[0] in known
-        raise ConfigError(f"{where}{'.' if about_a_key else ': '}{error}" if where else str(error)) from error
+        raise error.inside(where) from error
 
 
 @cache
@@ -55,27 +61,27 @@ def convert(value: Any, hint: Any, path: str) -> Any:
         return _one_of(value, options, path)
     if origin is Literal:
         if not any(value is option or value == option for option in options):
-            raise ConfigError(f"{path} = {show(value)}: {suggest(value, options, 'must be one of')}")
+            raise ConfigError(f"{path} = {show(value)}: {suggest(value, options, 'must be one of')}", path)
         return value
     if origin is tuple:
         if not isinstance(value, list | tuple):
-            raise ConfigError(f"{path} = {show(value)}: must be a list")
+            raise ConfigError(f"{path} = {show(value)}: must be a list", path)
         return tuple(convert(item, options[0], f"{path}[{n}]") for n, item in enumerate(value))
     if is_dataclass(hint):
         return build(hint, value, path)  # pyright: ignore[reportArgumentType]
     if origin is collections.abc.Callable:
         if not callable(value):
-            raise ConfigError(f"{path} = {show(value)}: must be a function")
+            raise ConfigError(f"{path} = {show(value)}: must be a function", path)
         return value
     if not isinstance(hint, type):
         return value
     if hint is float and isinstance(value, int) and not isinstance(value, bool):
         value = float(value) if abs(value) < 2**1000 else math.inf
     if hint is float and isinstance(value, float) and not math.isfinite(value):
-        raise ConfigError(f"{path} = {show(value)}: must be finite")
+        raise ConfigError(f"{path} = {show(value)}: must be finite", path)
     if not isinstance(value, hint) or (isinstance(value, bool) and hint is not bool):
         names = {int: "a whole number", float: "a number", str: "a text", bool: "true or false"}
-        raise ConfigError(f"{path} = {show(value)}: must be {names.get(hint, hint.__name__)}")
+        raise ConfigError(f"{path} = {show(value)}: must be {names.get(hint, hint.__name__)}", path)
     return value
 
 
@@ -93,7 +99,7 @@ def _one_of(value: Any, options: tuple[Any, ...], path: str) -> Any:
             return build(tables[0], value, path)
         kind = value.get("kind")
         if not isinstance(kind, str) or kind not in kinds:
-            raise ConfigError(f"{path}.kind = {show(kind)}: {suggest(kind, kinds, 'must be one of')}")
+            raise ConfigError(f"{path}.kind = {show(kind)}: {suggest(kind, kinds, 'must be one of')}", path)
         return build(kinds[kind], value, path)
     if isinstance(value, str) and value in kinds:
         return kinds[value]()
@@ -107,7 +113,15 @@ def _one_of(value: Any, options: tuple[Any, ...], path: str) -> Any:
     if errors and not kinds:
         raise errors[0]
     expected = f"one of {', '.join(kinds)}, or a table" if kinds else "a table of settings"
-    raise ConfigError(f"{path} = {show(value)}: must be {expected}")
+    raise ConfigError(f"{path} = {show(value)}: must be {expected}", path)
+
+
+def one_of(known: Iterable[str], value: Any, key: str) -> str:
+    """The value, if it is one of the known names."""
+    names = list(known)
+    if value not in names:
+        raise ConfigError(f"{key} = {value!r}: {suggest(value, names, 'must be one of')}", key)
+    return value
 
 
 def suggest(seen: Any, valid: Iterable[Any], otherwise: str = "valid keys:") -> str:
@@ -168,3 +182,43 @@ def _toml_value(value: Any) -> str:
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
     return json.dumps(value, ensure_ascii=False)
+
+
+def load_object(path: str, where: str) -> Any:
+    """What ``file.py:name`` or ``package.module:name`` refers to."""
+    module_name, colon, attribute = path.rpartition(":")
+    require(bool(colon and module_name and attribute), f"{where} = {path!r}: must look like file.py:name")
+    try:
+        if module_name.endswith(".py"):
+            file = Path(module_name).resolve()
+            require(file.is_file(), f"{where} = {path!r}: no such file {module_name}")
+            spec = importlib.util.spec_from_file_location(f"fedfa_user_{file.stem}", file)
+            assert spec is not None
+            assert spec.loader is not None
+            module = importlib.util.module_from_spec(spec)
+            sys.modules[spec.name] = module
+            spec.loader.exec_module(module)
+        else:
+            module = importlib.import_module(module_name)
+    except ConfigError:
+        raise
+    except Exception as error:  # code of the user's own
+        raise ConfigError(f"{where} = {path!r}: cannot be imported ({in_a_line(error)})") from error
+    names = [name for name in vars(module) if not name.startswith("_")]
+    near = suggest(attribute, names, "it has")
+    require(hasattr(module, attribute), f"{where} = {path!r}: {module_name} has no {attribute}; {near}")
+    return getattr(module, attribute)
+
+
+@cache
+def meanings(settings: type) -> dict[str, str]:
+    """The texts that stand under the fields in the source of a dataclass and its bases."""
+    found: dict[str, str] = {}
+    for cls in reversed(settings.__mro__[:-1]):
+        if not is_dataclass(cls):
+            continue
+        body = ast.parse(inspect.getsource(cls)).body[0].body  # pyright: ignore[reportAttributeAccessIssue]
+        for field, text in pairwise(body):
+            if isinstance(field, ast.AnnAssign) and isinstance(text, ast.Expr) and isinstance(field.target, ast.Name):
+                found[field.target.id] = ast.literal_eval(text.value)
+    return found

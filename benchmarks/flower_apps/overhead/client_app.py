@@ -8,9 +8,9 @@ from flwr.clientapp import ClientApp
 from task import task
 from torch import nn
 
+from fedfa.deployment.flower import client_app
 from fedfa.executors.base import Trained
-from fedfa.flower import client_app
-from fedfa.world import Order
+from fedfa.recipes.kitchen import Order
 
 app = ClientApp()
 

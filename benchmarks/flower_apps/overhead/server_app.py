@@ -14,8 +14,8 @@ from flwr.serverapp import Grid, ServerApp
 from task import task
 
 from fedfa import Task
-from fedfa.apps import settings_of
-from fedfa.flower.server import serve
+from fedfa.deployment.flower.server import serve
+from fedfa.deployment.settings import settings_of
 
 app = ServerApp()
 POLL_SECONDS = 0.25

@@ -13,10 +13,10 @@ from itertools import count
 import numpy as np
 
 import fedfa
-from fedfa import vectors
 from fedfa.bench.base import Options, Row, Tell, free_memory, middle, rate, take_turns
-from fedfa.core import Flight, Strategy, Update
-from fedfa.strategies import BY_NAME
+from fedfa.strategies import vectors
+from fedfa.strategies.base import Flight, Strategy, Update
+from fedfa.strategies.registry import STRATEGIES
 
 SCREEN, DIFFERENCE, RENEWAL = 8.0, 12.0, 1.0
 """Bytes per coordinate: result and base read; both read and the difference written; a quarter of an entry re-read."""
@@ -37,7 +37,7 @@ LENGTHS, WINDOWS = (11_000_000, 110_000_000), (5, 10, 100)
 
 def strategy_of(name: str, k: int) -> Strategy:
     sizes = {"fedfa-param": "window", "fedfa-delta": "window", "fedbuff": "buffer", "port": "buffer"}
-    return BY_NAME[name](concurrency=k, **({sizes[name]: k} if name in sizes else {}))
+    return STRATEGIES[name](concurrency=k, **({sizes[name]: k} if name in sizes else {}))
 
 
 def arrivals(strategy: Strategy, results: Sequence[np.ndarray], base: np.ndarray, number: int) -> Callable[[], None]:

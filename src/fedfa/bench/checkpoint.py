@@ -13,7 +13,7 @@ import numpy as np
 
 from fedfa.bench.aggregation import arrivals, strategy_of
 from fedfa.bench.base import Options, Row, Tell, middle, rate, take_turns
-from fedfa.checkpoint import write_tree
+from fedfa.runs.checkpoint import write_tree
 
 
 def measure(options: Options, tell: Tell) -> list[Row]:

@@ -20,8 +20,8 @@ import numpy as np
 import fedfa
 from fedfa.bench.base import Options, Row, Tell, peak_memory, rate
 from fedfa.executors.base import Trained, WorkOrder
-from fedfa.place import CPU
-from fedfa.task import NoTask
+from fedfa.learning.device import CPU
+from fedfa.learning.no_task import NoTask
 
 RESULTS = 64  # different client results, handed out in turn
 
@@ -30,7 +30,7 @@ class NoExecutor:
     """Hands out prepared results."""
 
     name = "no-op"
-    place = CPU
+    device = CPU
 
     def __init__(self, length: int) -> None:
         rng = np.random.default_rng(0)
@@ -54,6 +54,9 @@ class NoExecutor:
     def meanwhile(self) -> None:
         pass
 
+    def close(self) -> None:
+        pass
+
 
 @dataclass(frozen=True, slots=True)
 class Size:
@@ -69,7 +72,7 @@ def ours(size: Size) -> float:
     with TemporaryDirectory() as folder:
         run = partial(
             fedfa.simulate, strategy, task, stop=fedfa.Stop(updates=size.updates), executor=executor,
-            evaluate_every=1000, out=Path(folder) / "run",
+            engine={"evaluate_every": 1000}, out=Path(folder) / "run",
         )  # fmt: skip
         return rate(size.updates, run)
 

@@ -12,9 +12,10 @@ from torch import nn
 
 import fedfa
 from fedfa.bench.base import Options, Row, Tell, middle, one_thread, rate, take_turns
-from fedfa.executors import OVERHEAD_BOUND_FLOPS, make_executor
 from fedfa.executors.batched import flops_per_step
-from fedfa.models import cnn, mlp
+from fedfa.executors.on_this_machine import OVERHEAD_BOUND_FLOPS
+from fedfa.executors.registry import make_executor
+from fedfa.learning.models.small import cnn, mlp
 
 
 def wide_cnn() -> nn.Module:
@@ -60,7 +61,7 @@ def rows_of(name: str, options: Options, tell: Tell) -> list[Row]:
     rows = []
     for strategy in strategies[:1] if options.quick else strategies:
         case = f"{name}, {strategy.name}, {strategy.concurrency} in flight"
-        run = partial(fedfa.simulate, strategy, task, stop=fedfa.Stop(updates=updates), evaluate_every=1000)
+        run = partial(fedfa.simulate, strategy, task, stop=fedfa.Stop(updates=updates), engine={"evaluate_every": 1000})
         rates = take_turns(
             {kind: partial(rate, updates, partial(run, executor=executor)) for kind, executor in executors.items()},
             options.turns(3),

@@ -17,9 +17,9 @@ import torch
 import fedfa
 from fedfa.bench.base import Options, Row, Tell
 from fedfa.errors import require
-from fedfa.executors import make_executor
-from fedfa.models.resnet import ResNet18
-from fedfa.place import Place
+from fedfa.executors.registry import make_executor
+from fedfa.learning.device import Device
+from fedfa.learning.models.resnet import ResNet18
 from fedfa.settings import suggest
 
 SQUARE = 8192
@@ -42,7 +42,7 @@ def texts(layers: int, width: int, heads: int, length: int, local: fedfa.LocalTr
     """Clients with texts for a BERT of these sizes, with random weights."""
     from transformers import BertConfig, BertModel
 
-    from fedfa.models.bert import Bert
+    from fedfa.learning.models.bert import Bert
 
     folder = Path(tempfile.mkdtemp())
     config = BertConfig(
@@ -75,7 +75,9 @@ WORKLOADS: dict[str, tuple[Callable[[], fedfa.Task], int]] = {
 def rate(task: fedfa.Task, executor: Any, concurrency: int, updates: int) -> dict[str, float]:
     """Examples per second of one simulation."""
     strategy = fedfa.FedFaParam(concurrency=concurrency, window=min(5, concurrency))
-    run = fedfa.simulate(strategy, task, stop=fedfa.Stop(updates=updates), executor=executor, evaluate_every=20)
+    run = fedfa.simulate(
+        strategy, task, stop=fedfa.Stop(updates=updates), engine={"executor": executor, "evaluate_every": 20}
+    )
     seconds = run.manifest["wall_seconds"]
     examples = int(run.accepted["num_examples"].sum()) * task.local.epochs
     return {"examples_per_second": examples / seconds, "seconds": seconds, "loss": float(run.evaluations["loss"][-1])}
@@ -95,7 +97,7 @@ def flops_of(task: fedfa.Task) -> float:
 
 def ceiling(precision: str, products: int = 50) -> float:
     """Operations per second of one large matrix product."""
-    with Place.of("cuda", precision).prepared():
+    with Device.of("cuda", precision).prepared():
         dtype = torch.bfloat16 if precision == "bf16" else torch.float32
         a, b = (torch.randn(SQUARE, SQUARE, device="cuda", dtype=dtype) for _ in range(2))
         torch.mm(a, b)
@@ -113,8 +115,8 @@ def possible() -> list[str]:
 
 
 def measure(options: Options, tell: Tell) -> list[Row]:
-    place = Place.of("cuda", options.precision)
-    best_possible = ceiling(place.precision)
+    device = Device.of("cuda", options.precision)
+    best_possible = ceiling(device.precision)
     tell(f"one large matrix product: {best_possible / 1e12:,.0f} TFLOP/s")
     found: list[Row] = []
     for name in options.workloads or possible():
@@ -122,11 +124,11 @@ def measure(options: Options, tell: Tell) -> list[Row]:
         make, concurrency = WORKLOADS[name]
         task = make()
         kinds: dict[str, tuple[Any, int]] = {
-            "inline": (make_executor("inline", task, 0, place), options.inline_updates),
-            "lanes": (make_executor("lanes", task, 0, place), options.updates),
+            "inline": (make_executor("inline", task, 0, device), options.inline_updates),
+            "lanes": (make_executor("lanes", task, 0, device), options.updates),
         }
         if options.compile:
-            kinds["lanes, compiled"] = (make_executor("lanes", task, 0, place, compile=True), options.updates)
+            kinds["lanes, compiled"] = (make_executor("lanes", task, 0, device, compile=True), options.updates)
         best: dict[str, dict[str, float]] = {}
         for kind, (executor, updates) in kinds.items():
             begun = time.perf_counter()
@@ -143,6 +145,6 @@ def measure(options: Options, tell: Tell) -> list[Row]:
             done = speed * flops
             if kind != "inline":
                 beside = f"{done / 1e12:.1f} TFLOP/s, {done / best_possible:.1%} of a large matrix product's"
-                details = one | {"precision": place.precision, "flops": done, "ceiling": best_possible}
+                details = one | {"precision": device.precision, "flops": done, "ceiling": best_possible}
                 found.append(Row(f"{name}, {kind}", "examples/s", speed, slow, "eager inline", beside, details))
     return found

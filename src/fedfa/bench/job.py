@@ -21,8 +21,8 @@ from torch import nn
 
 import fedfa
 from fedfa.bench.base import Options, Row, Tell, middle, one_thread, rate, take_turns
-from fedfa.executors import make_executor
-from fedfa.experiment import named_task
+from fedfa.executors.registry import make_executor
+from fedfa.learning.data_task import named_task
 
 UPDATES, IN_FLIGHT, BUFFER, EPOCHS, BATCH, LR, EVERY = 500, 10, 5, 5, 32, 0.1, 10
 
@@ -78,10 +78,7 @@ def measure(options: Options, tell: Tell) -> list[Row]:
     def ours(name: str) -> float:
         strategy = fedfa.FedBuff(concurrency=IN_FLIGHT, buffer=BUFFER)
         with TemporaryDirectory() as folder:
-            run = fedfa.simulate(
-                strategy, task, stop=fedfa.Stop(updates=UPDATES), evaluate_every=EVERY, executor=executors[name],
-                out=Path(folder) / "run",
-            )  # fmt: skip
+            run = fedfa.simulate(strategy, task, stop=fedfa.Stop(updates=UPDATES), engine={"evaluate_every": EVERY}, executor=executors[name], out=Path(folder) / "run")  # fmt: skip
         return run.final_accuracy
 
     def learning(name: str, way: Callable[[], float]) -> None:

@@ -16,7 +16,7 @@ from fedfa.bench.base import Options, Row, Tell, middle, take_turns
 from fedfa.bench.gpu import images
 from fedfa.executors.base import WorkOrder
 from fedfa.executors.lanes import Lanes
-from fedfa.place import Place
+from fedfa.learning.device import Device
 
 COUNTS = (1, 2, 4, 6, 10)
 CONVOLUTION = ("conv", "fprop", "dgrad", "wgrad", "cudnn")
@@ -25,8 +25,8 @@ CONVOLUTION = ("conv", "fprop", "dgrad", "wgrad", "cudnn")
 
 def together(task: fedfa.Task, lanes: Lanes, count: int, epochs: int = 1) -> float:
     """Examples per second of so many clients, all begun at once."""
-    orders = [WorkOrder(client, 0, client, 0, lanes.initial, epochs, 0.0) for client in range(count)]
-    with lanes.place.prepared():
+    orders = [WorkOrder(client, 0, client, 0, lanes.initial, epochs, 0.0, 0.0) for client in range(count)]
+    with lanes.device.prepared():
         begun = time.perf_counter()
         for order in orders:
             lanes.submit(order)
@@ -51,10 +51,10 @@ def kinds(task: fedfa.Task, lanes: Lanes) -> dict[str, Any]:
 
 
 def measure(options: Options, tell: Tell) -> list[Row]:
-    task, place = images(), Place.of("cuda", options.precision)
+    task, device = images(), Device.of("cuda", options.precision)
     found: list[Row] = []
     for name, compiled in (("lanes", False), ("compiled lanes", True))[: 1 + options.compile]:
-        lanes = Lanes.prepared(task, 0, place, compiled)
+        lanes = Lanes.prepared(task, 0, device, compiled)
         ways = {str(count): partial(together, task, lanes, count) for count in COUNTS}
         rates = {way: middle(turns) for way, turns in take_turns(ways, options.turns(3), tell).items()}
         profile = kinds(task, lanes)

@@ -15,7 +15,7 @@ def deploy_init(
     task: Annotated[str, typer.Option(help="digits: embedded data; own: a model and data to replace.")] = "own",
 ) -> None:
     """Write a Flower app, ready to run: settings, server, client, task, README."""
-    from fedfa.apps import write_app
+    from fedfa.deployment.app import write_app
 
     write_app(folder, task)
     print(f"Wrote {folder}. Try it on this machine with: fedfa deploy try {folder}")
@@ -33,15 +33,15 @@ def deploy_try(
 
     KEY=VALUE overrides a key of the app's run config.
     """
-    from fedfa.apps import check_app, require_flower
+    from fedfa.deployment.app import check_app, require_flower
     from fedfa.errors import require
-    from fedfa.record import UNFINISHED, read_run
-    from fedfa.report import write_report
+    from fedfa.report.page import write_report
     from fedfa.report.tables import as_rich, summarise
+    from fedfa.runs.store import UNFINISHED, read_run
     from fedfa.settings import parse_override
 
     require_flower()
-    from fedfa.flower.local import Federation
+    from fedfa.deployment.flower.federation import Federation
 
     require((folder / "pyproject.toml").is_file(), f"{folder}: holds no app; 'fedfa deploy init {folder}' writes one")
     require(nodes >= 1, f"--nodes {nodes}: must be at least 1")

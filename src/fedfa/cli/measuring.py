@@ -49,8 +49,9 @@ def bench(
     wanted, remarks = choose(names or [])
     options = Options(quick=quick, repeats=repeats, out=out, **given)
 
-    from fedfa.progress import counted_progress
-    from fedfa.record import atomic, machine
+    from fedfa.cli.progress import counted_progress
+    from fedfa.files import atomic
+    from fedfa.runs.machine import machine
 
     done = []
     try:

@@ -55,7 +55,7 @@ def replay(
     strategy, in the order of arrival. With --verify, the outcome of each and the final model must be those of the
     record, bit for bit; the first difference is told, and the exit code is 1.
     """
-    from fedfa.replayer import replay_journal, verify_replay
+    from fedfa.deployment.replay import replay_journal, verify_replay
 
     replayed = replay_journal(folder, strategy)
     if verify:
@@ -89,12 +89,12 @@ def theory(
     tells how to read them. Runs of fedfa-param, fedfa-delta, fedfa-prox, fedfa-nova, fedfa-agree and fedbuff whose
     clients train with SGD.
     """
-    from fedfa.record import find_run
+    from fedfa.runs.store import find_run
 
     run = find_run(folder)  # wrong folders are told before torch is loaded
 
-    from fedfa.estimates import estimate
-    from fedfa.progress import replay_progress
+    from fedfa.analysis.estimates import estimate
+    from fedfa.cli.progress import replay_progress
     from fedfa.report.bound import as_rich, words
 
     with replay_progress(models) as (progress, measured):

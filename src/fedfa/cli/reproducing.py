@@ -57,7 +57,7 @@ def paper(
         if as_json:
             print(json.dumps([{"name": one.name, "title": one.title, "tasks": one.tasks} for one in RECIPES]))
         return
-    from fedfa.progress import counted_progress
+    from fedfa.cli.progress import counted_progress
     from fedfa.recipes.kitchen import choose, make, standing
     from fedfa.recipes.markdown import check_markdown
 

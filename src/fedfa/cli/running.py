@@ -31,10 +31,9 @@ def run(
     as_json: AsJson = False,
 ) -> None:  # fmt: skip
     """Run one experiment and write its records and report."""
-    from fedfa.experiment import load_experiment
-    from fedfa.progress import run_progress
-    from fedfa.report import write_report
-    from fedfa.report.page import travelling
+    from fedfa.cli.progress import run_progress
+    from fedfa.experiments.config import load_experiment
+    from fedfa.report.page import travelling, write_report
     from fedfa.report.tables import as_rich, summarise
 
     experiment = load_experiment(file, overridden(set_, data))
@@ -73,11 +72,10 @@ def compare(
     """Run several strategies under the same weather and data split, and print which reaches the target first."""
     from dataclasses import asdict, replace
 
-    from fedfa.comparison import points, run_points
-    from fedfa.experiment import load_experiment
-    from fedfa.progress import counted_progress
-    from fedfa.report import write_report
-    from fedfa.report.page import verdict
+    from fedfa.cli.progress import counted_progress
+    from fedfa.experiments.comparison import points, run_points
+    from fedfa.experiments.config import load_experiment
+    from fedfa.report.page import verdict, write_report
     from fedfa.report.tables import as_rich, summarise
 
     try:
@@ -130,9 +128,9 @@ def report(
     """Write the report page and figures of runs anew; interrupted ones are shown as far as they went."""
     from dataclasses import asdict
 
-    from fedfa.record import find_runs
-    from fedfa.report import write_report
+    from fedfa.report.page import write_report
     from fedfa.report.tables import as_rich, summarise
+    from fedfa.runs.store import find_runs
 
     runs = find_runs(folder)
     goal = target if target is not None else runs[0].manifest.get("target")

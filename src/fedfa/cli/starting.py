@@ -12,7 +12,8 @@ from fedfa.errors import ConfigError
 
 def strategies(as_json: AsJson = False) -> None:
     """List the strategies with their papers and parameters."""
-    from fedfa.catalogue import catalogue, catalogue_table
+    from fedfa.cli.catalogue import catalogue_table
+    from fedfa.strategies.catalogue import catalogue
 
     print_table(catalogue_table())
     if as_json:
@@ -25,7 +26,7 @@ def init(
     """Write a commented experiment file to start from."""
     from importlib.resources import files
 
-    text = (files("fedfa") / "template.toml").read_text()
+    text = (files("fedfa.experiments") / "template.toml").read_text()
     try:
         with file.open("x") as handle:
             handle.write(text)

@@ -1,10 +1,17 @@
-"""The words that engine and executors share."""
+"""The seam between an engine and an executor. What happens when is the engine's business alone.
+
+What an in-flight client computes depends only on the model it was handed and on its own seed, both fixed at
+dispatch; when it arrives is fixed by the weather. So an executor may compute any submitted work early, late or
+together, and the run is the same.
+"""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
-from fedfa.core import Flight
 from fedfa.errors import in_a_line
+from fedfa.learning.device import Device
+from fedfa.strategies.base import Flight
+from fedfa.strategies.vectors import Vector
 
 
 @dataclass(slots=True)
@@ -14,17 +21,19 @@ class WorkOrder(Flight):
     client: int
     nth: int
     """How many dispatches this client had before."""
-    base: Any
+    base: Vector
     """The published model it starts from."""
     epochs: int
     prox_mu: float
+    arrives: float
+    """When the engine will ask for the result: what is asked for first is computed first."""
 
 
 @dataclass(frozen=True, slots=True)
 class Trained:
     """What came of a work order; ``error`` is not empty where training raised."""
 
-    params: Any
+    params: Vector | None
     """The flat model, or None where there is none."""
     num_examples: int = 0
     num_steps: float = 0.0
@@ -37,3 +46,47 @@ class Trained:
 
     def state_dict(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in self.__dataclass_fields__}
+
+
+NOTHING = Trained(None)
+"""No answer came."""
+
+
+class Executor(Protocol):
+    """Computes local training."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def device(self) -> Device:
+        """Where models are kept, and so in which form they are handed over."""
+        ...
+
+    def submit(self, order: WorkOrder) -> None:
+        """Work that may be computed from now on."""
+        ...
+
+    def result(self, dispatch: int) -> Trained:
+        """The outcome of a submitted order; may compute many orders at once. Each is asked for once."""
+        ...
+
+    def discard(self, dispatch: int) -> None:
+        """This order's outcome will not be asked for."""
+        ...
+
+    def finished(self) -> dict[int, Trained]:
+        """Outcomes that were computed but not asked for yet: what a checkpoint must keep."""
+        ...
+
+    def restore(self, finished: dict[int, Trained]) -> None:
+        """Put such outcomes back; the orders themselves are submitted again first."""
+        ...
+
+    def meanwhile(self) -> None:
+        """Called again and again while the engine waits for something else, such as an evaluation on a GPU."""
+        ...
+
+    def close(self) -> None:
+        """The run is over."""
+        ...

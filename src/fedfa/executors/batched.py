@@ -17,7 +17,7 @@ from torch.func import functional_call, grad_and_value, vmap
 from fedfa.executors.base import Trained, WorkOrder
 from fedfa.executors.capture import CannotCapture, capture
 from fedfa.executors.inline import Inline
-from fedfa.task import Task
+from fedfa.learning.task import Task
 
 T = TypeVar("T")
 

@@ -3,10 +3,10 @@
 import torch
 
 from fedfa.executors.base import Trained, WorkOrder
-from fedfa.flat import Bound
-from fedfa.local import own_seed
-from fedfa.place import CPU, Place
-from fedfa.task import Task, laid_out
+from fedfa.learning.device import CPU, Device
+from fedfa.learning.flat import FlatModule
+from fedfa.learning.local import own_seed
+from fedfa.learning.task import Task, laid_out
 
 
 class Inline:
@@ -14,12 +14,12 @@ class Inline:
 
     name = "inline"
 
-    def __init__(self, task: Task, seed: int, place: Place = CPU) -> None:
+    def __init__(self, task: Task, seed: int, device: Device = CPU) -> None:
         self._task = task
         self._seed = seed
-        self.place = place
-        self._bound = Bound(task.build(seed).to(place.device))
-        self._inputs, self._targets = place.put(task.inputs), place.put(task.targets)
+        self.device = device
+        self._bound = FlatModule(task.build(seed).to(device.kind))
+        self._inputs, self._targets = device.put(task.inputs), device.put(task.targets)
         self._orders: dict[int, WorkOrder] = {}
         self._finished: dict[int, Trained] = {}
 
@@ -53,25 +53,25 @@ class Inline:
 
     def train(self, order: WorkOrder) -> Trained:
         task, local = self._task, self._task.local
-        bound, place = self._bound, self.place
+        bound, device = self._bound, self.device
         base = torch.as_tensor(order.base)
         bound.load(base)
         base = base[: len(bound.trainable)]
         memory = local.new_memory(bound.trainable)
         batches = task.batches(self._seed, order.client, order.nth, order.epochs)
-        losses = torch.empty(len(batches), device=place.device)
-        with torch.random.fork_rng(devices=[] if place.device == "cpu" else None):
+        losses = torch.empty(len(batches), device=device.kind)
+        with torch.random.fork_rng(devices=[] if device.kind == "cpu" else None):
             torch.manual_seed(own_seed(self._seed, order.client, order.nth))
-            for number, batch in enumerate(map(place.put, batches)):
+            for number, batch in enumerate(map(device.put, batches)):
                 bound.gradient.zero_()
-                with place.computing():
+                with device.computing():
                     loss = task.loss(bound.module(laid_out(self._inputs[batch])), self._targets[batch])
                 loss.backward()
                 with torch.no_grad():
                     local.step(bound.trainable, bound.gradient, memory, base, order.prox_mu)
                 losses[number] = loss.detach()
         return Trained(
-            params=bound.collect().numpy() if place.device == "cpu" else bound.collect(),
+            params=bound.collect().numpy() if device.kind == "cpu" else bound.collect(),
             num_examples=task.sizes[order.client],
             num_steps=local.effective_steps(len(batches), order.prox_mu),
             loss=float(losses.mean()),

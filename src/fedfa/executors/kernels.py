@@ -17,7 +17,7 @@ def descend(gradients, starts, sizes, owners, firsts, model, half, lr, BLOCK: tl
     gradient = tl.load(gradients + owner).to(tl.pointer_type(tl.bfloat16))
     inside = (block - tl.load(firsts + owner)) * BLOCK + tl.arange(0, BLOCK)
     mask = inside < tl.load(sizes + owner)
-    place = tl.load(starts + owner) + inside
-    value = tl.load(model + place, mask=mask) - lr * tl.load(gradient + inside, mask=mask).to(tl.float32)
-    tl.store(model + place, value, mask=mask)
-    tl.store(half + place, value.to(tl.bfloat16), mask=mask)
+    device = tl.load(starts + owner) + inside
+    value = tl.load(model + device, mask=mask) - lr * tl.load(gradient + inside, mask=mask).to(tl.float32)
+    tl.store(model + device, value, mask=mask)
+    tl.store(half + device, value.to(tl.bfloat16), mask=mask)

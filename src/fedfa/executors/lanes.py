@@ -25,12 +25,12 @@ from torch.func import functional_call
 
 from fedfa.errors import in_a_line
 from fedfa.executors.base import Trained, WorkOrder
+from fedfa.executors.bf16 import Descent, only_cast
 from fedfa.executors.capture import CannotCapture
-from fedfa.executors.halves import Descent, only_cast
-from fedfa.flat import Layout, flattened
-from fedfa.local import own_seed
-from fedfa.place import Place
-from fedfa.task import Task
+from fedfa.learning.device import Device
+from fedfa.learning.flat import Layout, flattened
+from fedfa.learning.local import own_seed
+from fedfa.learning.task import Task
 
 CHUNK = 4
 """Steps that a lane is fed at a time, in one graph if their batches are alike; two such chunks are on their way."""
@@ -50,26 +50,26 @@ class Lanes:
     name = "lanes"
 
     @classmethod
-    def prepared(cls, task: Task, seed: int, place: Place, compile: bool = False) -> "Lanes":
+    def prepared(cls, task: Task, seed: int, device: Device, compile: bool = False) -> "Lanes":
         """Runs of one task and seed share their lanes: capturing takes as long as some clients' training."""
-        key = (cls.name, seed, place, compile)
+        key = (cls.name, seed, device, compile)
         if key not in task.prepared:
-            with place.prepared():
-                task.prepared[key] = cls(task, seed, place, compile)
+            with device.prepared():
+                task.prepared[key] = cls(task, seed, device, compile)
         return task.prepared[key]
 
-    def __init__(self, task: Task, seed: int, place: Place, compile: bool = False) -> None:
-        self._task, self._seed, self.place = task, seed, place
+    def __init__(self, task: Task, seed: int, device: Device, compile: bool = False) -> None:
+        self._task, self._seed, self.device = task, seed, device
         module = _uncounted(task.build(seed))
         self.layout = Layout.of(module)
-        self.initial = place.put(self.layout.pack(module))
-        self.module = module.to(place.device)
+        self.initial = device.put(self.layout.pack(module))
+        self.module = module.to(device.kind)
         self.resting = self.layout.resting(self.module)
         self.halved: set[str] = set()
         self.descent: Descent | None = None
         self.images = task.inputs.dim() == 4
         inputs = task.inputs.permute(0, 2, 3, 1) if self.images else task.inputs
-        self.inputs, self.targets = place.put(inputs.contiguous()), place.put(task.targets)
+        self.inputs, self.targets = device.put(inputs.contiguous()), device.put(task.targets)
         self.local, self.loss = task.local, task.loss
         self.rows = task.local.epochs * max(len(task.local.batch_sizes(size)) for size in task.sizes)
         self.usual = Counter(size for n in task.sizes for size in task.local.batch_sizes(n)).most_common(1)[0][0]
@@ -140,7 +140,7 @@ class Lanes:
         return inputs.permute(0, 3, 1, 2) if self.images else inputs, self.targets.index_select(0, rows)
 
     def _loss_of(self, names: list[str], tensors: list[Tensor], inputs: Tensor, targets: Tensor) -> Tensor:
-        with self.place.computing():
+        with self.device.computing():
             outputs = functional_call(self.module, dict(zip(names, tensors, strict=True)), (inputs,))
             return self.loss(outputs, targets)
 
@@ -148,17 +148,17 @@ class Lanes:
         """A captured step against plain ones: a model that cannot be captured, or comes out different, is not."""
         try:
             table, sizes = self._task.batch_table(self._seed, 0, 0, 1)
-            if self.place.precision == "bf16":
-                self._halve(self.place.put(table[0, : sizes[0]]))
+            if self.device.precision == "bf16":
+                self._halve(self.device.put(table[0, : sizes[0]]))
             lane = Lane(self)
-            order = WorkOrder(0, 0, 0, 0, self.initial, 1, 0.0)
+            order = WorkOrder(0, 0, 0, 0, self.initial, 1, 0.0, 0.0)
             ends = []
             for captured in (False, False, True):
                 lane.start(order, table[:1], sizes[:1], 0, captured)
                 lane.feed()
                 ends.append(lane.collect()[0] - self.initial)
         except Exception as error:  # capturing runs code of the user's own: whatever it raises means "not this model"
-            if self.place.device != "cpu":
+            if self.device.kind != "cpu":
                 torch.cuda.synchronize()
             raise CannotCapture(in_a_line(error)) from error
         plain, again, graphed = ends
@@ -173,13 +173,13 @@ class Lanes:
         """Keep bf16 copies of the weights that are used in no other way: each lane of its own, frozen ones for good."""
         inputs, _ = self.examples(batch)
         parameters = dict(self.module.named_parameters())
-        with self.place.computing(), torch.random.fork_rng(devices=None if self.place.device != "cpu" else []):
+        with self.device.computing(), torch.random.fork_rng(devices=None if self.device.kind != "cpu" else []):
             self.halved = only_cast(lambda: self.module(inputs), parameters)
         for name in self.halved - set(self.layout.names):
             parameters[name].data = parameters[name].data.to(torch.bfloat16)
         self.halved &= set(self.layout.names)
-        if self.halved and self.place.device != "cpu" and Descent.possible():
-            self.descent = Descent(self.layout, self.halved, self.place.device)
+        if self.halved and self.device.kind != "cpu" and Descent.possible():
+            self.descent = Descent(self.layout, self.halved, self.device.kind)
 
 
 def _uncounted(module: nn.Module) -> nn.Module:
@@ -195,7 +195,7 @@ class Lane:
 
     def __init__(self, lanes: Lanes) -> None:
         self._lanes = lanes
-        device, layout = lanes.place.device, lanes.layout
+        device, layout = lanes.device.kind, lanes.layout
         self._parts = self.trainable, self.buffers = tuple(part.clone() for part in layout.parts(lanes.initial))
         views = layout.views(self.trainable, self.buffers)
         self._resting = {name: value.clone() for name, value in lanes.resting.items()}
@@ -219,7 +219,7 @@ class Lane:
         self._cuda = device != "cpu"
         if self._cuda:
             self._stream = torch.cuda.Stream()
-            self._working = _On(self._stream, lanes.place.front())
+            self._working = _On(self._stream, lanes.device.front())
             self._pool = torch.cuda.graph_pool_handle()
             self._generator = torch.Generator(device)
             self._staging = torch.empty_like(self._table, device="cpu", pin_memory=True)
@@ -262,7 +262,7 @@ class Lane:
     def collect(self) -> tuple[Tensor, float, int]:
         """The trained model, its mean loss and the number of steps; all of it must have been fed."""
         if self._cuda:
-            self._lanes.place.front().wait_stream(self._stream)
+            self._lanes.device.front().wait_stream(self._stream)
         return torch.cat(self._parts), float(self._loss) / self._steps, self._steps
 
     def _graph(self, size: int, steps: int, prox_mu: float) -> Step:
@@ -303,7 +303,7 @@ class Lane:
         return graph.replay
 
     def _addresses(self, values: list[int]) -> Tensor:
-        return torch.tensor(values, dtype=torch.int64, device=self._lanes.place.device)
+        return torch.tensor(values, dtype=torch.int64, device=self._lanes.device.kind)
 
     def _step(self, size: int, prox_mu: float, loss_of: Callable[..., Tensor]) -> None:
         """One local step on the next row of the table, in place."""
@@ -360,7 +360,7 @@ class Lane:
         if not self._cuda:
             return nullcontext()
         if wait:
-            self._stream.wait_stream(self._lanes.place.front())
+            self._stream.wait_stream(self._lanes.device.front())
         return self._working
 
 

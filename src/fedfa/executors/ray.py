@@ -23,12 +23,14 @@ from heapq import heappop, heappush
 from typing import Any
 
 import numpy as np
+import torch
 
 from fedfa.errors import ConfigError, EngineError, in_a_line, require
-from fedfa.executors.base import Trained, WorkOrder
+from fedfa.executors.base import Executor, Trained, WorkOrder
 from fedfa.executors.lanes import NAP_SECONDS, Lanes
-from fedfa.place import CPU, Place, as_array
-from fedfa.task import Task
+from fedfa.executors.on_this_machine import auto, inline
+from fedfa.learning.device import CPU, Device, as_array
+from fedfa.learning.task import Task
 
 AHEAD = 2
 """Clients that a worker has at a time: one in hand and one to go on with."""
@@ -39,28 +41,24 @@ AHEAD_ON_GPU = 16
 class Worker:
     """Lives in a process of its own."""
 
-    def __init__(self, task: Task, seed: int, place: Place, compile: bool) -> None:
-        import torch
-
-        from fedfa.executors import make_executor
-
+    def __init__(self, task: Task, seed: int, device: Device, compile: bool) -> None:
         torch.set_num_threads(1)
-        self._place, self._lock = place, threading.Lock()
-        self._switches = place.prepared()
+        self._device, self._lock = device, threading.Lock()
+        self._switches = device.prepared()
         self._switches.__enter__()  # for as long as the worker lives
-        kind = "inline" if place.device == "cpu" else "auto"
-        self._executor: Any = make_executor(kind, task, seed, place, compile)
+        make = inline if device.kind == "cpu" else auto
+        self._executor: Any = make(task, seed, device, compile, 0)
 
     def train(self, order: WorkOrder, base: np.ndarray) -> Trained:
         """Calls come from several threads where there are lanes; the lock lets one at a time at the GPU."""
         try:
-            with self._lock, self._place.in_front():
-                order.base = self._place.vector(base.copy())  # Ray hands out read-only memory
+            with self._lock, self._device.in_front():
+                order.base = self._device.vector(base.copy())  # Ray hands out read-only memory
                 if not isinstance(self._executor, Lanes):
                     return _on_cpu(self._executor.train(order))
                 self._executor.submit(order)
             while True:
-                with self._lock, self._place.in_front():
+                with self._lock, self._device.in_front():
                     self._executor.feed()
                     if self._executor.ready(order.dispatch):
                         return _on_cpu(self._executor.result(order.dispatch))
@@ -75,10 +73,10 @@ class Worker:
 class RayWorkers:
     """Hands orders to workers and collects what comes back."""
 
-    place = CPU  # of the models between clients
+    device = CPU  # of the models between clients
 
-    def __init__(self, task: Task, seed: int, workers: int = 0, place: Place = CPU, compile: bool = False) -> None:
-        self.name = "ray" if place == CPU else f"ray, {place.device}, {place.precision}"
+    def __init__(self, task: Task, seed: int, workers: int = 0, device: Device = CPU, compile: bool = False) -> None:
+        self.name = "ray" if device == CPU else f"ray, {device.kind}, {device.precision}"
         self._ray = ray = _ray()
         self._started = not ray.is_initialized()
         self.workers: list[Any] = []
@@ -86,7 +84,7 @@ class RayWorkers:
             _start(ray, workers)
         there = ray.cluster_resources()
         needs: dict[str, float] = {"num_cpus": 1}
-        if place.device == "cuda":
+        if device.kind == "cuda":
             gpus = int(there.get("GPU", 0))
             if not gpus:
                 self.close()
@@ -95,16 +93,16 @@ class RayWorkers:
             needs["num_gpus"] = 1 if count <= gpus else 1 / -(-count // gpus)
         else:
             count = workers or max(1, int(there.get("CPU", 1)))
-        self._ahead = AHEAD if place.device == "cpu" else AHEAD_ON_GPU
+        self._ahead = AHEAD if device.kind == "cpu" else AHEAD_ON_GPU
         bare = copy.copy(task)
         bare.prepared = {}  # captured steps belong to this process
         for name, module in list(sys.modules.items()):
             if name.startswith("fedfa_user_"):  # code of the user's own, which no worker could import
                 ray.cloudpickle.register_pickle_by_value(module)
         shared = ray.put(bare)
-        threads = 1 if place.device == "cpu" else AHEAD_ON_GPU
+        threads = 1 if device.kind == "cpu" else AHEAD_ON_GPU
         actor = ray.remote(Worker).options(max_restarts=-1, max_task_retries=-1, max_concurrency=threads, **needs)
-        self.workers = [actor.remote(shared, seed, place, compile) for _ in range(count)]
+        self.workers = [actor.remote(shared, seed, device, compile) for _ in range(count)]
         self._load = [0] * count
         self._waiting: list[tuple[float, int, WorkOrder]] = []
         self._orders: dict[int, WorkOrder] = {}
@@ -117,8 +115,7 @@ class RayWorkers:
     def submit(self, order: WorkOrder) -> None:
         self._orders[order.dispatch] = order
         if order.dispatch not in self._finished:
-            arrives = getattr(order, "arrives", float(order.dispatch))
-            heappush(self._waiting, (arrives, order.dispatch, copy.copy(order)))
+            heappush(self._waiting, (order.arrives, order.dispatch, copy.copy(order)))
             self._hand_out()
 
     def result(self, dispatch: int) -> Trained:
@@ -185,6 +182,11 @@ class RayWorkers:
             raise EngineError(f"ray: a worker could not train client {order.client} ({in_a_line(error)})") from error
         if self._orders.get(dispatch) is order:
             self._finished[dispatch] = trained
+
+
+def ray(task: Task, seed: int, device: Device, compile: bool, workers: int) -> Executor:
+    """Ray workers, on this machine or on a cluster."""
+    return RayWorkers(task, seed, workers, device, compile)
 
 
 def _on_cpu(trained: Trained) -> Trained:

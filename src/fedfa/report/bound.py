@@ -5,8 +5,8 @@ import math
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
-from fedfa import theory
-from fedfa.estimates import Estimate
+from fedfa.analysis import theory
+from fedfa.analysis.estimates import Estimate
 
 
 def short(value: float) -> str:

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from fedfa.errors import require
-from fedfa.record import Run
+from fedfa.errors import check
 from fedfa.report.shapes import Band, Figure, Layer, Line, Rule, by_label, clock_of, colours, number, numbers
 from fedfa.report.tables import percent
+from fedfa.runs.run import Run
 
 AXES = {
     "seconds": ("time", " (s)"),
@@ -44,7 +44,7 @@ def curve(run: Run, against: str) -> Curve | None:
 
 def accuracy_figure(runs: Sequence[Run], against: str = "seconds", target: float | None = None) -> Figure:
     """Mean accuracy of each label as far as all its seeds went, and each seed's own way from there."""
-    require(against in AXES, f"against = {against!r}: must be one of {', '.join(AXES)}")
+    check(against in AXES, "against", against, f"must be one of {', '.join(AXES)}")
     palette = colours(run.label for run in runs)
     bands: list[Layer] = []
     lines: list[Layer] = []

@@ -5,7 +5,6 @@ from collections.abc import Sequence
 import numpy as np
 import polars as pl
 
-from fedfa.record import Run
 from fedfa.report.curves import accuracy_figure
 from fedfa.report.shapes import (
     Boxes,
@@ -23,6 +22,7 @@ from fedfa.report.shapes import (
 )
 from fedfa.report.tables import Row, percent, summarise
 from fedfa.report.timeline import timeline_figure
+from fedfa.runs.run import Run
 
 __all__ = [
     "Figure",

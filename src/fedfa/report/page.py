@@ -7,21 +7,18 @@ from html import escape
 from pathlib import Path
 from statistics import fmean, stdev
 
-from fedfa.errors import require
-from fedfa.record import Run, atomic
-from fedfa.report.figures import (
-    accuracy_figure,
-    label_figure,
-    staleness_figure,
-    time_to_target_figure,
-    timeline_figure,
-)
+from fedfa.errors import check, require
+from fedfa.files import atomic
+from fedfa.report.curves import accuracy_figure
+from fedfa.report.figures import label_figure, staleness_figure, time_to_target_figure
 from fedfa.report.interactive import as_plotly
 from fedfa.report.provenance import provenance_section
 from fedfa.report.shapes import Figure, by_label, clock_of, colours, number, size_in_bytes
 from fedfa.report.static import save
 from fedfa.report.tables import BASELINE, Row, cells, explanation, headers, percent, summarise
 from fedfa.report.template import PAGE, POLICY, SCRIPT, STYLE
+from fedfa.report.timeline import timeline_figure
+from fedfa.runs.run import Run
 
 
 def write_report(runs: Sequence[Run], folder: Path | str, target: float | None = None, command: str = "") -> Path:
@@ -33,7 +30,7 @@ def write_report(runs: Sequence[Run], folder: Path | str, target: float | None =
     require(len(runs) > 0, "no runs: a report needs at least one finished run")
     if target is None:
         target = next((run.manifest["target"] for run in runs if run.manifest.get("target") is not None), None)
-    require(target is None or 0 < target <= 1, f"target = {target}: must be an accuracy above 0 and at most 1")
+    check(target is None or 0 < target <= 1, "target", target, "must be an accuracy above 0 and at most 1")
     folder = Path(folder)
     figures = build_figures(runs, target)
     for figure in figures:

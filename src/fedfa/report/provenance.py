@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from html import escape
 from typing import Any
 
-from fedfa.record import Run
 from fedfa.report.shapes import by_label, clock_of, number
+from fedfa.runs.run import Run
 
 MOST_OPEN = 10
 """Longer lists of runs start folded."""

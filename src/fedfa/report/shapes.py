@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fedfa.record import Run
+from fedfa.runs.run import Run
 
 Numbers = tuple[float, ...]
 

@@ -11,7 +11,7 @@ from matplotlib.collections import PolyCollection
 from matplotlib.figure import Figure as Sheet
 from matplotlib.ticker import NullFormatter
 
-from fedfa.record import atomic
+from fedfa.files import atomic
 from fedfa.report.shapes import OUTLINE, Band, Boxes, Dots, Figure, Layer, Line, Note, Rule
 
 WIDTH = 8.0

@@ -9,8 +9,8 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 from rich.text import Text
 
-from fedfa.record import Run
 from fedfa.report.shapes import by_label, clock_of, number
+from fedfa.runs.run import Run
 
 BASELINE = "fedavg"
 

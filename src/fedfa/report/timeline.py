@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from fedfa.record import Run
 from fedfa.report.shapes import NOT_TAKEN, WAITING, Boxes, Figure, by_label, clock_of, colours, number, stacked
-from fedfa.rows import ACCEPTED
+from fedfa.runs.recorder import ACCEPTED
+from fedfa.runs.run import Run
 
 ROUNDS_SHOWN = 3
 MOST_LANES = 96

@@ -3,9 +3,9 @@
 from abc import ABC
 from dataclasses import dataclass, field
 
-from fedfa.core import Refill, Strategy
-from fedfa.errors import require
-from fedfa.vectors import Sum, Vector
+from fedfa.errors import check, require
+from fedfa.strategies.base import Refill, Strategy
+from fedfa.strategies.vectors import Sum, Vector
 
 
 @dataclass(kw_only=True, eq=False)
@@ -23,13 +23,14 @@ class Buffered(Strategy, ABC):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require(self.buffer >= 1, f"buffer = {self.buffer}: must be at least 1")
+        check(self.buffer >= 1, "buffer", self.buffer, "must be at least 1")
         require(
             self.refill == "immediate" or self.buffer <= self.concurrency,
             f'buffer = {self.buffer}: with refill = "batch" it would never fill, for concurrency = {self.concurrency}; '
             'lower it or set refill = "immediate"',
+            "buffer",
         )
-        require(self.server_lr > 0, f"server_lr = {self.server_lr}: must be above 0")
+        check(self.server_lr > 0, "server_lr", self.server_lr, "must be above 0")
 
     @property
     def refill_policy(self) -> Refill:

@@ -9,10 +9,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from fedfa.core import Flight, Strategy, Update
-from fedfa.errors import require
+from fedfa.errors import check
+from fedfa.strategies.base import Flight, Strategy, Update
 from fedfa.strategies.staleness import Staleness, staleness_function
-from fedfa.vectors import Vector, blend
+from fedfa.strategies.vectors import Vector, blend
 
 
 @dataclass(kw_only=True, eq=False)
@@ -29,7 +29,7 @@ class FedAsync(Strategy):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require(0 < self.beta <= 1, f"beta = {self.beta}: must be above 0 and at most 1")
+        check(0 < self.beta <= 1, "beta", self.beta, "must be above 0 and at most 1")
         self._s = staleness_function(self.staleness)
 
     def aggregate(self, update: Update, in_flight: Mapping[int, Flight]) -> Vector | None:

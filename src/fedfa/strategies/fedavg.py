@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from fedfa.core import Flight, Refill, Strategy, Update, Weighting, example_weight
-from fedfa.vectors import Entry, Sum, Vector
+from fedfa.strategies.base import Flight, Refill, Strategy, Update, Weighting, example_weight
+from fedfa.strategies.vectors import Sum, Summand, Vector
 
 
 @dataclass(kw_only=True, eq=False)
@@ -43,7 +43,7 @@ class FedAvg(Strategy):
 
     def aggregate(self, update: Update, in_flight: Mapping[int, Flight]) -> Vector | None:
         n_k = example_weight(update, self.weighting)
-        self.total.add(Entry(update.params, weight=n_k, head_weight=n_k))
+        self.total.add(Summand(update.params, weight=n_k, head_weight=n_k))
         if self.total.count < self.concurrency:
             return None
         model = self.total.mean()

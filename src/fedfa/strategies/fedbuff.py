@@ -13,10 +13,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from fedfa.core import Flight, Origin, Refill, Update, Weighting, example_weight
+from fedfa.strategies.base import Flight, Origin, Refill, Update, Weighting, example_weight
 from fedfa.strategies.buffered import Buffered
 from fedfa.strategies.staleness import Staleness, staleness_function
-from fedfa.vectors import Entry, Vector
+from fedfa.strategies.vectors import Summand, Vector
 
 
 @dataclass(kw_only=True, eq=False)
@@ -46,5 +46,5 @@ class FedBuff(Buffered):
     def aggregate(self, update: Update, in_flight: Mapping[int, Flight]) -> Vector | None:
         n_k = example_weight(update, self.weighting)
         s = self._s(self.staleness_of(update))
-        self.total.add(Entry(self.delta(update, self.origin), weight=n_k, head_weight=n_k * s))
+        self.total.add(Summand(self.delta(update, self.origin), weight=n_k, head_weight=n_k * s))
         return self.spend() if self.total.count == self.buffer else None

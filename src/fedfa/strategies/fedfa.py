@@ -15,12 +15,12 @@ as one FedAvg round does. eta_g = 1, as printed in the paper, moves it M_c times
 from dataclasses import dataclass
 from typing import ClassVar
 
-from fedfa.core import Origin, Update
-from fedfa.errors import require
+from fedfa.errors import check
+from fedfa.strategies.base import Origin, Update
 from fedfa.strategies.fedprox import Proximal
 from fedfa.strategies.staleness import Staleness, staleness_function
+from fedfa.strategies.vectors import Summand, Vector
 from fedfa.strategies.windowed import Windowed
-from fedfa.vectors import Entry, Vector
 
 PAPER = "Xu et al., IJCAI 2024"
 
@@ -32,8 +32,8 @@ class FedFaParam(Windowed):
     name: ClassVar[str] = "fedfa-param"
     paper: ClassVar[str] = PAPER
 
-    def entry(self, update: Update, n_k: float) -> Entry:
-        return Entry(update.params, n_k, n_k, 0.0, update.client)
+    def entry(self, update: Update, n_k: float) -> Summand:
+        return Summand(update.params, n_k, n_k, 0.0, update.client)
 
     def next_model(self) -> Vector:
         return self.results.mean()
@@ -55,7 +55,7 @@ class FedFaDelta(Windowed):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require(self.server_lr is None or self.server_lr > 0, f"server_lr = {self.server_lr}: must be above 0")
+        check(self.server_lr is None or self.server_lr > 0, "server_lr", self.server_lr, "must be above 0")
         self._s = staleness_function(self.staleness)
 
     @property
@@ -67,9 +67,9 @@ class FedFaDelta(Windowed):
     def update_weight(self) -> float | None:
         return self.step_size if self.origin == "base" else None
 
-    def entry(self, update: Update, n_k: float) -> Entry:
+    def entry(self, update: Update, n_k: float) -> Summand:
         s = self._s(self.staleness_of(update))
-        return Entry(self.delta(update, self.origin), weight=n_k, head_weight=n_k * s, client=update.client)
+        return Summand(self.delta(update, self.origin), weight=n_k, head_weight=n_k * s, client=update.client)
 
     def next_model(self) -> Vector:
         self.step_taken = self.step_size
@@ -94,7 +94,7 @@ class FedFaNova(FedFaDelta):
 
     name: ClassVar[str] = "fedfa-nova"
 
-    def entry(self, update: Update, n_k: float) -> Entry:
+    def entry(self, update: Update, n_k: float) -> Summand:
         entry = super().entry(update, n_k)
         entry.scalar = update.num_steps
         entry.head_weight /= update.num_steps

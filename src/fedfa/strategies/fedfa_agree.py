@@ -23,11 +23,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from fedfa.core import Flight, Update, example_weight
-from fedfa.errors import require
+from fedfa.errors import check
+from fedfa.strategies.base import Flight, Update, example_weight
 from fedfa.strategies.fedprox import Proximal
+from fedfa.strategies.vectors import Summand, Vector, Window, blend, distance, with_tail
 from fedfa.strategies.windowed import Windowed
-from fedfa.vectors import Entry, Vector, Window, blend, distance, with_tail
 
 LONGEST_STEP = 2.0
 """With a longer one, a step may end farther from a client's optimum than it began (docs/theory.md)."""
@@ -102,7 +102,7 @@ class FedFaAgree(Proximal, Windowed):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require(self.server_lr is None or self.server_lr > 0, f"server_lr = {self.server_lr}: must be above 0")
+        check(self.server_lr is None or self.server_lr > 0, "server_lr", self.server_lr, "must be above 0")
 
     def reset(self) -> None:
         super().reset()
@@ -117,11 +117,11 @@ class FedFaAgree(Proximal, Windowed):
 
     def aggregate(self, update: Update, in_flight: Mapping[int, Flight]) -> Vector | None:
         n_k = example_weight(update, self.weighting)
-        self.bases.add(Entry(update.base, n_k, n_k, self.norm**2, update.client))
+        self.bases.add(Summand(update.base, n_k, n_k, self.norm**2, update.client))
         return super().aggregate(update, in_flight)
 
-    def entry(self, update: Update, n_k: float) -> Entry:
-        return Entry(update.params, n_k, n_k, 0.0, update.client)
+    def entry(self, update: Update, n_k: float) -> Summand:
+        return Summand(update.params, n_k, n_k, 0.0, update.client)
 
     def next_model(self) -> Vector:
         models, bases, parameters = self.results.mean(), self.bases.mean(), slice(0, self.num_trainable)

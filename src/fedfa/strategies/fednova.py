@@ -9,10 +9,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from fedfa.core import Flight, Update, example_weight
-from fedfa.errors import require
+from fedfa.errors import check
+from fedfa.strategies.base import Flight, Update, example_weight
 from fedfa.strategies.fedavg import FedAvg
-from fedfa.vectors import Entry, Vector
+from fedfa.strategies.vectors import Summand, Vector
 
 
 @dataclass(kw_only=True, eq=False)
@@ -27,7 +27,7 @@ class FedNova(FedAvg):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require(self.server_lr > 0, f"server_lr = {self.server_lr}: must be above 0")
+        check(self.server_lr > 0, "server_lr", self.server_lr, "must be above 0")
 
     @property
     def update_weight(self) -> float | None:
@@ -35,7 +35,7 @@ class FedNova(FedAvg):
 
     def aggregate(self, update: Update, in_flight: Mapping[int, Flight]) -> Vector | None:
         n_k, a_k = example_weight(update, self.weighting), update.num_steps
-        self.total.add(Entry(self.delta(update), weight=n_k, head_weight=n_k / a_k, scalar=a_k))
+        self.total.add(Summand(self.delta(update), weight=n_k, head_weight=n_k / a_k, scalar=a_k))
         if self.total.count < self.concurrency:
             return None
         mean_steps = self.total.mean_scalar

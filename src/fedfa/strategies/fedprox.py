@@ -10,8 +10,8 @@ from abc import ABC
 from dataclasses import dataclass
 from typing import ClassVar
 
-from fedfa.core import LocalRule, Strategy
-from fedfa.errors import require
+from fedfa.errors import check
+from fedfa.strategies.base import LocalRule, Strategy
 from fedfa.strategies.fedavg import FedAvg
 
 
@@ -24,7 +24,7 @@ class Proximal(Strategy, ABC):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require(self.prox_mu >= 0, f"prox_mu = {self.prox_mu}: must be 0 or more")
+        check(self.prox_mu >= 0, "prox_mu", self.prox_mu, "must be 0 or more")
 
     @property
     def local(self) -> LocalRule:

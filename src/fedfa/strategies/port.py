@@ -16,10 +16,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from fedfa.core import Flight, Orders, Update, Weighting, example_weight
-from fedfa.errors import require
+from fedfa.errors import check, require
+from fedfa.strategies.base import Flight, Orders, Update, Weighting, example_weight
 from fedfa.strategies.buffered import Buffered
-from fedfa.vectors import Entry, Vector, cosine, difference
+from fedfa.strategies.vectors import Summand, Vector, cosine, difference
 
 
 @dataclass(kw_only=True, eq=False)
@@ -42,11 +42,12 @@ class Port(Buffered):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require(self.staleness_bound >= 1, f"staleness_bound = {self.staleness_bound}: must be at least 1")
+        check(self.staleness_bound >= 1, "staleness_bound", self.staleness_bound, "must be at least 1")
         require(
             min(self.similarity_weight, self.staleness_weight) >= 0 < self.similarity_weight + self.staleness_weight,
             f"similarity_weight = {self.similarity_weight}, staleness_weight = {self.staleness_weight}: "
             "must be 0 or more, and not both 0",
+            "similarity_weight",
         )
 
     def aggregate(self, update: Update, in_flight: Mapping[int, Flight]) -> Vector | None:
@@ -60,7 +61,7 @@ class Port(Buffered):
             self.similarity_weight * (cos + 1) / 2 + self.staleness_weight * bound / (tau + bound),
             1e-9,  # a buffer of nothing but exact opposites must still have a mean
         )
-        self.total.add(Entry(delta, weight=a_k, head_weight=a_k))
+        self.total.add(Summand(delta, weight=a_k, head_weight=a_k))
         return self._model_if_due(update.client, in_flight)
 
     def lost(self, client: int, in_flight: Mapping[int, Flight]) -> Orders:

@@ -4,11 +4,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from fedfa.errors import require
+from fedfa.errors import check, require
 
 
 @dataclass(frozen=True, slots=True)
-class Constant:
+class ConstantStaleness:
     """s(tau) = 1"""
 
     kind: Literal["constant"] = "constant"
@@ -18,7 +18,7 @@ class Constant:
 
 
 @dataclass(frozen=True, slots=True)
-class Polynomial:
+class PolynomialStaleness:
     """s(tau) = (1 + tau)^-a"""
 
     a: float = 0.5
@@ -32,7 +32,7 @@ class Polynomial:
 
 
 @dataclass(frozen=True, slots=True)
-class Hinge:
+class HingeStaleness:
     """s(tau) = 1 while tau <= b, then 1 / (a (tau - b) + 1)"""
 
     a: float = 10.0
@@ -48,26 +48,26 @@ class Hinge:
 
 
 Name = Literal["constant", "polynomial", "hinge"]
-Staleness = Name | Constant | Polynomial | Hinge | Callable[[int], float]
-_BY_NAME: dict[str, type[Constant | Polynomial | Hinge]] = {
-    "constant": Constant,
-    "polynomial": Polynomial,
-    "hinge": Hinge,
+Staleness = Name | ConstantStaleness | PolynomialStaleness | HingeStaleness | Callable[[int], float]
+_BY_NAME: dict[str, type[ConstantStaleness | PolynomialStaleness | HingeStaleness]] = {
+    "constant": ConstantStaleness,
+    "polynomial": PolynomialStaleness,
+    "hinge": HingeStaleness,
 }
 
 
 def staleness_function(spec: Staleness | dict[str, Any] | Callable[[int], float]) -> Callable[[int], float]:
     """A name (with the paper's constants), a table such as ``{kind = "hinge", a = 10, b = 4}``, or a function."""
     if isinstance(spec, str):
-        require(spec in _BY_NAME, f"staleness = {spec!r}: must be one of {', '.join(_BY_NAME)}")
+        check(spec in _BY_NAME, "staleness", spec, f"must be one of {', '.join(_BY_NAME)}")
         return _BY_NAME[spec]()
     if isinstance(spec, dict):
         settings = {key: value for key, value in spec.items() if key != "kind"}
         kind = _BY_NAME.get(spec.get("kind", ""))
-        require(kind is not None, f"staleness = {spec!r}: kind must be one of {', '.join(_BY_NAME)}")
+        check(kind is not None, "staleness", spec, f"kind must be one of {', '.join(_BY_NAME)}")
         try:
             return kind(**settings)  # pyright: ignore[reportOptionalCall]
         except TypeError as error:
-            require(False, f"staleness = {spec!r}: {error}")
-    require(callable(spec), f"staleness = {spec!r}: must be a name, a table or a function of tau")
+            check(False, "staleness", spec, f"{error}")
+    check(callable(spec), "staleness", spec, "must be a name, a table or a function of tau")
     return spec  # pyright: ignore[reportReturnType]

@@ -4,9 +4,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from fedfa.core import Flight, Strategy, Update, Weighting, example_weight
-from fedfa.errors import require
-from fedfa.vectors import Entry, Vector, Window
+from fedfa.errors import check
+from fedfa.strategies.base import Flight, Strategy, Update, Weighting, example_weight
+from fedfa.strategies.vectors import Summand, Vector, Window
 
 
 @dataclass(kw_only=True, eq=False)
@@ -27,7 +27,7 @@ class Windowed(Strategy, ABC):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require(self.window >= 1, f"window = {self.window}: must be at least 1")
+        check(self.window >= 1, "window", self.window, "must be at least 1")
 
     @property
     def round_size(self) -> int:
@@ -35,9 +35,11 @@ class Windowed(Strategy, ABC):
 
     def check_clients(self, num_clients: int) -> None:
         super().check_clients(num_clients)
-        require(
+        check(
             not self.one_slot_per_client or self.window <= num_clients,
-            f"window = {self.window}: with one_slot_per_client it never fills from {num_clients} clients; lower it",
+            "window",
+            self.window,
+            f"with one_slot_per_client it never fills from {num_clients} clients; lower it",
         )
 
     def reset(self) -> None:
@@ -51,7 +53,7 @@ class Windowed(Strategy, ABC):
         return self.next_model() if self.results.count == self.window else None
 
     @abstractmethod
-    def entry(self, update: Update, n_k: float) -> Entry:
+    def entry(self, update: Update, n_k: float) -> Summand:
         """What the window keeps of an update."""
 
     @abstractmethod

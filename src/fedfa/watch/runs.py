@@ -9,8 +9,8 @@ from threading import Lock
 from typing import Any
 
 from fedfa.errors import RecordError
-from fedfa.live import FILE, over
-from fedfa.record import CHECKPOINT, MANIFEST, UNFINISHED, read_run
+from fedfa.runs.live import FILE, over
+from fedfa.runs.store import CHECKPOINT, MANIFEST, UNFINISHED, read_run
 
 MOST_RUNS = 100
 """Those under way are listed first."""

@@ -1,5 +1,5 @@
 from task import task
 
-from fedfa.flower import server_app
+from fedfa.deployment.flower import server_app
 
 app = server_app(task)

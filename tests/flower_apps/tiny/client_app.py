@@ -16,12 +16,12 @@ from flwr.clientapp import ClientApp
 from task import model
 from torch import nn
 
+from fedfa.deployment.flower import client_app
+from fedfa.deployment.transport import TrainRequest
 from fedfa.executors.base import Trained
-from fedfa.flower import client_app
-from fedfa.world import Order
 
 
-def train(module: nn.Module, order: Order, node: dict) -> Trained:
+def train(module: nn.Module, order: TrainRequest, node: dict) -> Trained:
     with torch.no_grad():
         for parameter in module.parameters():
             parameter.add_(0.01 * (order.dispatch % 5))

@@ -1,0 +1,85 @@
+"""The step that a strategy really takes, whatever its formula looks like.
+
+If every client moves the model that it was handed by one, wherever it starts, the global model drifts steadily. While
+as many updates come in as clients are in flight, FedAvg moves it by one. A rule that moves it by two takes twice
+FedAvg's step, with half as much averaging; one that moves it by a half is slow. Times the updates that come in per
+second, this is how fast it learns as long as clients agree on the way.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from fedfa.executors.base import Trained, WorkOrder
+from fedfa.learning.base import Score
+from fedfa.learning.device import CPU, Device
+from fedfa.learning.no_task import NoTask
+from fedfa.runs.stop import Stop
+from fedfa.simulation.simulate import simulate
+from fedfa.simulation.weather import Weather
+from fedfa.strategies.base import Strategy
+
+
+@dataclass(frozen=True, slots=True)
+class ServerStep:
+    step: float
+    """How far the model moves while as many updates come in as clients are in flight; in FedAvg by 1."""
+    updates_per_second: float
+
+    @property
+    def speed(self) -> float:
+        return self.step * self.updates_per_second
+
+
+def server_step(
+    strategy: Strategy,
+    weather: str | Weather | Mapping[str, Any] = "paper",
+    *,
+    clients: int = 100,
+    updates: int = 1500,
+    seed: int = 0,
+) -> ServerStep:
+    """Measured by a simulation without any learning, after its first third. Of a strategy of your own, too."""
+    even = _Even(clients)
+    run = simulate(strategy, even, weather, Stop(updates=updates), seed, engine={"evaluate_every": 1}, executor=even)
+    seen = run.evaluations.filter(pl.col("updates") >= updates / 3)
+    came, passed, moved = (float(seen[column][-1] - seen[column][0]) for column in ("updates", "seconds", "accuracy"))
+    return ServerStep(strategy.concurrency * moved / came, came / passed)
+
+
+class _Even(NoTask):
+    """A task and its executor at once: training adds one to the model, and where the model is counts as accuracy."""
+
+    name = "even"
+    device = CPU
+
+    def __init__(self, clients: int) -> None:
+        super().__init__(clients, length=1)
+        self._orders: dict[int, WorkOrder] = {}
+
+    def evaluator(self, seed: int, device: Device = CPU) -> Any:
+        return lambda vector, meanwhile: Score(float(vector[0]), 0.0)
+
+    def submit(self, order: WorkOrder) -> None:
+        self._orders[order.dispatch] = order
+
+    def result(self, dispatch: int) -> Trained:
+        return Trained(self._orders.pop(dispatch).base + np.float32(1), 1, 1.0, 0.0)
+
+    def discard(self, dispatch: int) -> None:
+        self._orders.pop(dispatch, None)
+
+    def finished(self) -> dict[int, Trained]:
+        return {}
+
+    def restore(self, finished: dict[int, Trained]) -> None:
+        pass
+
+    def meanwhile(self) -> None:
+        pass
+
+    def close(self) -> None:
+        pass

@@ -1,7 +1,0 @@
-"""A site: trains the model it is handed on its own data."""
-
-from task import task
-
-from fedfa.flower import client_app
-
-app = client_app(task)

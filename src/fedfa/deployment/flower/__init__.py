@@ -1,0 +1,6 @@
+"""fedfa on Flower: the strategies that were simulated, on real clients. See docs/deploy.md."""
+
+from fedfa.deployment.flower.client import client_app as client_app
+from fedfa.deployment.flower.client import digits as digits
+from fedfa.deployment.flower.server import serve as serve
+from fedfa.deployment.flower.server import server_app as server_app

@@ -1,0 +1,7 @@
+"""A site: trains the model it is handed on its own data."""
+
+from task import task
+
+from fedfa.deployment.flower import client_app
+
+app = client_app(task)

@@ -1,0 +1,7 @@
+"""The server: aggregates, evaluates, keeps the records. What it does is said in pyproject.toml."""
+
+from task import task
+
+from fedfa.deployment.flower import server_app
+
+app = server_app(task)

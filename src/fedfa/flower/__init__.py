@@ -1,6 +1,0 @@
-"""fedfa on Flower: the strategies that were simulated, on real clients. See docs/deploy.md."""
-
-from fedfa.flower.client import client_app as client_app
-from fedfa.flower.client import digits as digits
-from fedfa.flower.server import serve as serve
-from fedfa.flower.server import server_app as server_app

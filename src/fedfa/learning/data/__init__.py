@@ -1,0 +1,1 @@
+"""Data sets, one file each, and the ways to split them among clients."""

@@ -1,0 +1,121 @@
+"""Local training on one client: the settings, the update rules, and the order of the batches."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fedfa.errors import check
+from fedfa.randomness import BATCHES, EPOCHS, keyed
+
+ADAM_BETAS = (0.9, 0.999)
+ADAM_EPSILON = 1e-8
+
+
+@dataclass(frozen=True, slots=True)
+class LocalTraining:
+    """How a client trains on one dispatch."""
+
+    epochs: int = 5
+    least_epochs: int = 0
+    """Above 0: clients do unequal work; each has a number of epochs of its own, from this one up to ``epochs``."""
+    batch_size: int = 32
+    lr: float = 0.1
+    optimizer: Literal["sgd", "adamw"] = "sgd"
+    momentum: float = 0.0
+    weight_decay: float = 0.0
+
+    def __post_init__(self) -> None:
+        check(self.epochs >= 1, "epochs", self.epochs, "must be at least 1")
+        check(
+            0 <= self.least_epochs <= self.epochs,
+            "least_epochs",
+            self.least_epochs,
+            f"must be between 0 and epochs = {self.epochs}",
+        )
+        check(self.batch_size >= 1, "batch_size", self.batch_size, "must be at least 1")
+        check(0 < self.lr < float("inf"), "lr", self.lr, "must be above 0, and finite")
+        check(self.optimizer in ("sgd", "adamw"), "optimizer", self.optimizer, "must be sgd or adamw")
+        check(0 <= self.momentum < 1, "momentum", self.momentum, "must be at least 0 and below 1")
+        check(self.weight_decay >= 0, "weight_decay", self.weight_decay, "must be 0 or more")
+        check(
+            self.optimizer == "sgd" or self.momentum == 0,
+            "momentum",
+            self.momentum,
+            "adamw has its own; leave momentum out or use optimizer = 'sgd'",
+        )
+
+    @property
+    def plain(self) -> bool:
+        """A step is nothing but the gradient times the learning rate."""
+        return self.optimizer == "sgd" and self.momentum == 0 and self.weight_decay == 0
+
+    def epochs_of(self, seed: int, client: int) -> int:
+        """How many epochs this client trains for: drawn once, evenly; how long it takes is the weather's alone."""
+        if not self.least_epochs:
+            return self.epochs
+        return self.least_epochs + keyed(seed, EPOCHS, client) % (self.epochs - self.least_epochs + 1)
+
+    def batch_sizes(self, num_examples: int) -> list[int]:
+        """Sizes of one epoch's batches; the last one takes what is left."""
+        full, rest = divmod(num_examples, self.batch_size)
+        return [self.batch_size] * full + [rest] * (rest > 0)
+
+    def effective_steps(self, steps: int, prox_mu: float) -> float:
+        """FedNova's a_k: how far this many steps move the model per unit of gradient."""
+        if self.optimizer != "sgd" or (self.momentum == 0 and prox_mu == 0):
+            return float(steps)
+        velocity = total = 0.0
+        for _ in range(steps):
+            velocity = self.momentum * velocity + 1.0
+            total = (1.0 - self.lr * prox_mu) * total + velocity
+        return total
+
+    def new_memory(self, params: Tensor) -> tuple[Tensor, ...]:
+        """What the optimizer remembers between steps, at the start."""
+        if self.optimizer == "adamw":
+            return torch.zeros_like(params), torch.zeros_like(params), params.new_zeros((*params.shape[:-1], 1))
+        return (torch.zeros_like(params),) if self.momentum else ()
+
+    def step(self, params: Tensor, gradient: Tensor, memory: tuple[Tensor, ...], base: Tensor, prox_mu: float) -> None:
+        """One optimizer step, in place, with FedProx's pull towards ``base``."""
+        if prox_mu:
+            gradient = gradient + prox_mu * (params - base)
+        if self.optimizer == "adamw":
+            first, second, count = memory
+            b1, b2 = ADAM_BETAS
+            count.add_(1.0)
+            alone = not torch._C._functorch.is_batchedtensor(params)  # pyright: ignore[reportAttributeAccessIssue]
+            if alone:  # the same in one pass over memory
+                torch._fused_adamw_(  # pyright: ignore[reportPrivateImportUsage]
+                    [params], [gradient.to(params.dtype)], [first], [second], [], [count],
+                    lr=self.lr, beta1=b1, beta2=b2, weight_decay=self.weight_decay, eps=ADAM_EPSILON,
+                    amsgrad=False, maximize=False,
+                )  # fmt: skip
+                return
+            first.mul_(b1).add_(gradient, alpha=1 - b1)
+            second.mul_(b2).add_(gradient * gradient, alpha=1 - b2)
+            if self.weight_decay:
+                params.mul_(1 - self.lr * self.weight_decay)
+            scale = (second / (1 - b2**count)).sqrt_().add_(ADAM_EPSILON)
+            params.sub_(scale.reciprocal_().mul_(first).mul_(self.lr / (1 - b1**count)))
+            return
+        if self.weight_decay:
+            gradient = gradient + self.weight_decay * params
+        if self.momentum:
+            (velocity,) = memory
+            gradient = velocity.mul_(self.momentum).add_(gradient)
+        params.add_(gradient, alpha=-self.lr)
+
+
+def own_seed(seed: int, client: int, nth: int) -> int:
+    """For what a client draws itself on its n-th dispatch, as dropout does."""
+    return keyed(seed, BATCHES, client, nth, 1) >> 1
+
+
+def shuffled(seed: int, client: int, nth: int, num_examples: int, epochs: int) -> np.ndarray:
+    """The order in which a client's n-th dispatch visits its examples: one permutation per epoch."""
+    generator = np.random.Generator(np.random.Philox(key=keyed(seed, BATCHES, client, nth)))
+    return generator.permuted(np.tile(np.arange(num_examples), (epochs, 1)), axis=1)

@@ -1,0 +1,46 @@
+"""Which model, and how large."""
+
+from dataclasses import dataclass
+
+from fedfa.errors import check, require
+from fedfa.learning.models.resnet import Norm
+
+
+@dataclass(frozen=True, slots=True)
+class ModelSettings:
+    """Which model, and how large."""
+
+    name: str = "mlp"
+    hidden: int = 64
+    """Units of the hidden layer (mlp, cnn)."""
+    norm: Norm = "batch"
+    """BatchNorm or GroupNorm (resnet18)."""
+    width: int = 64
+    """Channels of the first stage (resnet18)."""
+    weights: str = ""
+    """Folder with the pretrained model and its vocabulary: a path, or a name inside the data folder (bert)."""
+    max_length: int = 64
+    """Tokens; longer texts are cut (bert)."""
+    lora_rank: int = 0
+    """Rank of the LoRA adapters, which alone are trained together with the head; 0: everything is trained (bert)."""
+    lora_alpha: float = 1.0
+    """The adapters count lora_alpha / lora_rank times (bert)."""
+    recalibrate: int = 0
+    """Measure BatchNorm's statistics anew on so many training examples before each evaluation; 0: as averaged."""
+
+    def __post_init__(self) -> None:
+        check(1 <= self.hidden <= 10**6, "hidden", self.hidden, "must be between 1 and 1,000,000")
+        good = 8 <= self.width <= 1024 and self.width % 8 == 0
+        check(good, "width", self.width, "must be a multiple of 8, at most 1024")
+        need = "bert needs a folder with pretrained weights, for example weights = 'bert-tiny'"
+        require(self.name != "bert" or self.weights != "", f"weights = '': {need}")
+        check(2 <= self.max_length <= 10**5, "max_length", self.max_length, "must be between 2 and 100,000")
+        check(0 <= self.lora_rank <= 1024, "lora_rank", self.lora_rank, "must be between 0 and 1024")
+        has_norms = self.name == "resnet18" and self.norm == "batch"
+        check(
+            self.recalibrate == 0 or (has_norms and self.recalibrate >= 2),
+            "recalibrate",
+            self.recalibrate,
+            "must be 2 examples or more of a model with BatchNorm (resnet18), or 0",
+        )
+        check(0 < self.lora_alpha < float("inf"), "lora_alpha", self.lora_alpha, "must be above 0, and finite")

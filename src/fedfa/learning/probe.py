@@ -1,0 +1,7 @@
+"""placeholder"""
+
+import logging
+
+
+def say_once(text: str) -> None:
+    logging.getLogger("fedfa").warning(text)

@@ -1,0 +1,199 @@
+"""A learning task: every client's data, a model, how to train it locally and how to judge it."""
+
+import hashlib
+import json
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import polars as pl
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.utils.data import Dataset
+
+from fedfa.errors import require
+from fedfa.learning.base import Initial, Score
+from fedfa.learning.device import CPU, Device
+from fedfa.learning.flat import FlatModule, Layout
+from fedfa.learning.local import LocalTraining, shuffled
+from fedfa.randomness import INITIAL, keyed
+from fedfa.strategies.vectors import Vector
+
+Data = tuple[Tensor, Tensor] | Dataset[Any]
+EVALUATION_BATCH = 1024
+
+
+def accuracy(outputs: Tensor, targets: Tensor) -> Tensor:
+    """Share of examples whose largest output is the target."""
+    return (outputs.argmax(-1) == targets).float().mean()
+
+
+def laid_out(inputs: Tensor) -> Tensor:
+    """Images as convolutions like them, channels last: a third faster on a CPU, several times on a GPU."""
+    return inputs.contiguous(memory_format=torch.channels_last) if inputs.dim() == 4 else inputs
+
+
+class Task:
+    """Data, model, local training and evaluation.
+
+    ``model`` makes a new ``nn.Module``; ``clients`` holds one data set per client and ``test`` the one to judge by,
+    each a pair of tensors (inputs, targets) or a map-style ``Dataset`` of such pairs, read once. ``loss`` and
+    ``metric`` take (outputs, targets); the metric is what runs report as accuracy, and is averaged over examples.
+    ``recalibrate``: before a model is judged, BatchNorm's statistics are measured anew on so many training examples,
+    to tell what averaged statistics cost; who trains sees nothing of it.
+    """
+
+    def __init__(
+        self,
+        *,
+        model: Callable[[], nn.Module],
+        clients: Sequence[Data],
+        test: Data,
+        loss: Callable[[Tensor, Tensor], Tensor] = F.cross_entropy,
+        metric: Callable[[Tensor, Tensor], Tensor] = accuracy,
+        local: LocalTraining | None = None,
+        name: str = "task",
+        recalibrate: int = 0,
+    ) -> None:
+        made = isinstance(model, nn.Module) or not callable(model)
+        require(not made, "model: must be a function that makes a new one, for example lambda: MyModel()")
+        require(len(clients) > 0, "clients: needs at least one client's data")
+        self.model = model
+        self.loss = loss
+        self.metric = metric
+        self.local = local or LocalTraining()
+        self.name = name
+        self.recalibrate = recalibrate
+        self.prepared: dict[Any, Any] = {}
+        """What an executor has made ready for this task: runs of the same task share it."""
+        data = [_tensors(client, f"clients[{number}]") for number, client in enumerate(clients)]
+        self.inputs = torch.cat([inputs for inputs, _ in data])
+        self.targets = torch.cat([targets for _, targets in data])
+        self.sizes = [len(targets) for _, targets in data]
+        self._starts = np.cumsum([0, *self.sizes])
+        self.test_inputs, self.test_targets = _tensors(test, "test")
+
+    @property
+    def num_clients(self) -> int:
+        return len(self.sizes)
+
+    def build(self, seed: int) -> nn.Module:
+        """The model with the initial weights of this seed, without touching the caller's random state."""
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(keyed(seed, INITIAL) >> 1)
+            module = self.model()
+        require(isinstance(module, nn.Module), f"model: must make an nn.Module, made a {type(module).__name__}")
+        return module.train()
+
+    def initial(self, seed: int) -> Initial:
+        """The model that a run of this seed starts from."""
+        module = self.build(seed)
+        layout = Layout.of(module)
+        return Initial(layout.pack(module).numpy(), layout.num_trainable, sum(p.numel() for p in _frozen(module)))
+
+    def state_dict(self, vector: Vector, seed: int) -> dict[str, Tensor]:
+        """The model's tensors by name, with these values; what is frozen in it has those of the seed."""
+        bound = FlatModule(self.build(seed))
+        bound.load(torch.as_tensor(vector))
+        return bound.module.state_dict()
+
+    def batches(self, seed: int, client: int, nth: int, epochs: int) -> list[Tensor]:
+        """Positions in ``inputs`` and ``targets`` of the batches of a client's n-th dispatch."""
+        table, sizes = self.batch_table(seed, client, nth, epochs)
+        return [row[:size] for row, size in zip(table, sizes, strict=True)]
+
+    def batch_table(self, seed: int, client: int, nth: int, epochs: int) -> tuple[Tensor, list[int]]:
+        """The same as the rows of one table, short ones filled up with zeros; and how much of each row counts."""
+        count, width = self.sizes[client], self.local.batch_size
+        sizes = self.local.batch_sizes(count)
+        table = np.zeros((epochs, len(sizes) * width), np.int64)
+        table[:, :count] = shuffled(seed, client, nth, count, self.local.epochs)[:epochs] + self._starts[client]
+        return torch.from_numpy(table.reshape(-1, width)), sizes * epochs
+
+    def digest(self, seed: int) -> str:
+        """Changes with the data, who holds it, or the initial model, with what is frozen in it."""
+        state = hashlib.blake2b(json.dumps(self.sizes).encode(), digest_size=16)
+        module = self.build(seed)
+        data = (self.inputs, self.targets, self.test_inputs, self.test_targets)
+        for tensor in (*data, Layout.of(module).pack(module), *_frozen(module)):
+            state.update(tensor.detach().reshape(-1).view(torch.uint8).numpy().data)
+        return state.hexdigest()
+
+    def label_counts(self) -> pl.DataFrame:
+        """Examples per client and label; empty where targets are not class numbers."""
+        if self.targets.is_floating_point() or self.targets.dim() != 1:
+            return pl.DataFrame(schema={"client": pl.Int64, "label": pl.String, "examples": pl.Int64})
+        owner = np.repeat(np.arange(self.num_clients), self.sizes)
+        frame = pl.DataFrame({"client": owner, "label": self.targets.numpy()})
+        counts = frame.group_by("client", "label").len(name="examples").sort("client", "label")
+        return counts.with_columns(pl.col("label").cast(pl.String), pl.col("examples").cast(pl.Int64))
+
+    def evaluator(self, seed: int, device: Device = CPU) -> "Evaluator":
+        return Evaluator(self, self.build(seed), device)
+
+
+class Evaluator:
+    """Judges flat models on a task's test data."""
+
+    def __init__(self, task: Task, module: nn.Module, device: Device = CPU) -> None:
+        self._task, self._device = task, device
+        self._bound = FlatModule(module.to(device.kind).eval())
+        self._inputs, self._targets = device.put(task.test_inputs), device.put(task.test_targets)
+        norms = [one for one in module.modules() if isinstance(one, nn.modules.batchnorm._BatchNorm)]
+        self._norms = norms if task.recalibrate else []
+        for norm in self._norms:
+            norm.momentum = 1.0  # what the last batch shows, and nothing else
+        some = task.inputs[:: max(1, len(task.inputs) // max(1, task.recalibrate))][: task.recalibrate]
+        self._sample = device.put(some)
+
+    def __call__(self, vector: Vector, meanwhile: Callable[[], None]) -> Score:
+        """``meanwhile`` is called while a GPU works on it."""
+        task, total = self._task, len(self._targets)
+        self._bound.load(torch.as_tensor(vector))
+        sums = torch.zeros(2, dtype=torch.float64, device=self._device.kind)
+        with torch.inference_mode(), self._device.computing():
+            self._measure_statistics()
+            for inputs, targets in zip(
+                self._inputs.split(EVALUATION_BATCH), self._targets.split(EVALUATION_BATCH), strict=True
+            ):
+                outputs = self._bound.module(laid_out(inputs))
+                found = torch.stack([task.metric(outputs, targets), task.loss(outputs, targets)])
+                sums += found.double() * len(targets)
+        if self._device.kind != "cpu":
+            done = torch.cuda.Event()
+            done.record()
+            while not done.query():
+                meanwhile()
+        metric, loss = (sums / total).tolist()
+        return Score(metric, loss)
+
+    def _measure_statistics(self) -> None:
+        """BatchNorm's, for the model that is loaded; nothing where the task does not ask for it."""
+        if self._norms:
+            for norm in self._norms:
+                norm.train()
+            self._bound.module(laid_out(self._sample))
+            for norm in self._norms:
+                norm.eval()
+
+
+def _frozen(module: nn.Module) -> list[nn.Parameter]:
+    return [parameter for parameter in module.parameters() if not parameter.requires_grad]
+
+
+def _tensors(data: Data, where: str) -> tuple[Tensor, Tensor]:
+    if isinstance(data, Dataset):
+        rows = [data[position] for position in range(len(data))]  # pyright: ignore[reportArgumentType]
+        require(len(rows) > 0, f"{where}: is empty")
+        inputs = torch.stack([torch.as_tensor(row[0]) for row in rows])
+        targets = torch.stack([torch.as_tensor(row[1]) for row in rows])
+    else:
+        require(
+            isinstance(data, tuple | list) and len(data) == 2 and all(isinstance(part, Tensor) for part in data),
+            f"{where}: must be a pair of tensors (inputs, targets) or a map-style Dataset, is a {type(data).__name__}",
+        )
+        inputs, targets = data
+    require(len(inputs) == len(targets), f"{where}: {len(inputs)} inputs but {len(targets)} targets")
+    require(len(targets) > 0, f"{where}: is empty")
+    return inputs, targets

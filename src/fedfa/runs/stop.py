@@ -1,0 +1,46 @@
+"""When a run ends."""
+
+import math
+from dataclasses import asdict, dataclass, fields
+
+from fedfa.errors import check, require
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """When a run ends: at whichever comes first."""
+
+    updates: int | None = None
+    """Accepted updates."""
+    seconds: float | None = None
+    """Virtual seconds."""
+    accuracy: float | None = None
+    """An evaluation shows at least this accuracy."""
+    wall_seconds: float | None = None
+    """Real seconds; the only one that makes a run depend on the machine."""
+    diverged_below: float | None = None
+    """No evaluation reaches this accuracy ..."""
+    diverged_updates: int | None = None
+    """... for so many accepted updates in a row: the run has diverged. Both or neither."""
+
+    def __post_init__(self) -> None:
+        limits = {f.name: getattr(self, f.name) for f in fields(self)}
+        ends = [name for name in limits if not name.startswith("diverged")]
+        require(any(limits[name] is not None for name in ends), f"set at least one of {', '.join(ends)}")
+        for name, value in limits.items():
+            check(value is None or 0 < value < math.inf, name, value, "must be above 0, and finite")
+        require(
+            (self.diverged_below is None) == (self.diverged_updates is None),
+            "diverged_below: goes with diverged_updates; set both or neither",
+            "diverged_below",
+        )
+
+    def share_done(self, updates: int, seconds: float, wall_seconds: float = 0.0) -> float:
+        """How much of the way to the nearest limit is behind, 0 to 1; accuracy tells no such thing."""
+        limits = ((updates, self.updates), (seconds, self.seconds), (wall_seconds, self.wall_seconds))
+        return min(1.0, max(done / limit if limit else 0.0 for done, limit in limits))
+
+    @property
+    def limits(self) -> dict[str, float]:
+        """Those that are set."""
+        return {name: value for name, value in asdict(self).items() if value is not None}

@@ -1,0 +1,118 @@
+"""``simulate``: one call from strategy, task and weather to a finished, recorded run."""
+
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from fedfa.errors import RecordError, check, require
+from fedfa.executors.base import Executor
+from fedfa.executors.registry import make_executor
+from fedfa.learning.base import EngineTask
+from fedfa.learning.data_task import named_task
+from fedfa.learning.device import Device
+from fedfa.learning.task import Task
+from fedfa.runs.run import Run
+from fedfa.runs.stop import Stop
+from fedfa.runs.store import is_begun, is_finished, read_run, write_run
+from fedfa.settings import build
+from fedfa.simulation.engine import Simulation
+from fedfa.simulation.settings import EngineSettings
+from fedfa.simulation.weather import Weather, weather_from
+from fedfa.strategies.base import Strategy
+from fedfa.strategies.specs import strategy_from
+
+DEFAULT_STOP = Stop(updates=500)
+
+
+def simulate(
+    strategy: str | Strategy,
+    task: str | EngineTask = "digits",
+    weather: str | Weather | Mapping[str, Any] = "paper",
+    stop: Stop | Mapping[str, Any] = DEFAULT_STOP,
+    seed: int = 0,
+    *,
+    engine: EngineSettings | Mapping[str, Any] | None = None,
+    executor: Executor | None = None,
+    out: str | Path | None = None,
+    resume: bool = False,
+    label: str = "",
+    command: str = "",
+    target: float | None = None,
+    interrupted: Callable[[], bool] = lambda: False,
+    progress: Callable[[Simulation], None] | None = None,
+) -> Run:
+    """Run one experiment on the virtual clock.
+
+    ``strategy`` and ``weather`` may be names (a strategy's with settings, as in "fedbuff:buffer=3"), ``task`` a
+    :class:`fedfa.Task` or "digits". ``weather``, ``stop`` and ``engine`` may be tables as in an experiment file:
+    ``engine={"executor": "inline", "evaluate_every": 5}``. With ``out`` the run is recorded in that folder, survives a
+    crash there, and is continued by ``resume=True``. ``interrupted`` is asked between arrivals; when it says so the run
+    is saved and :class:`KeyboardInterrupt` raised. ``progress`` is called now and then. ``executor`` is an object of
+    your own, instead of the one that ``engine`` names.
+    """
+    if isinstance(strategy, str):
+        strategy = strategy_from(strategy)
+    kind = f"the class {strategy.__name__}" if isinstance(strategy, type) else f"a {type(strategy).__name__}"
+    require(isinstance(strategy, Strategy), f"strategy: must be a fedfa.Strategy or its name, is {kind}")
+    check(seed >= 0, "seed", seed, "must be 0, 1, 2, ...")
+    learned = named_task(task, seed) if isinstance(task, str) else task
+    weather = weather_from(weather)
+    stop = build(Stop, stop, "stop") if isinstance(stop, Mapping) else stop
+    settings = engine if isinstance(engine, EngineSettings) else build(EngineSettings, engine or {}, "engine")
+    folder = None if out is None else Path(out)
+    finished = folder is not None and is_finished(folder)
+    if finished and not resume:
+        raise RecordError(f"{folder}: holds a finished run; choose another folder")
+    if folder is not None and not resume and is_begun(folder):
+        raise RecordError(f"{folder}: holds an unfinished run; continue it with resume, or choose another folder")
+    with ExitStack() as afterwards:
+        afterwards.callback(torch.set_num_threads, torch.get_num_threads())
+        torch.set_num_threads(settings.threads)
+        if executor is None:
+            require(isinstance(learned, Task), f"task: must be a fedfa.Task or 'digits', is a {type(learned).__name__}")
+            assert isinstance(learned, Task)
+            device = Device.of(settings.device, settings.precision, elsewhere=settings.executor == "ray")
+            executor = make_executor(settings.executor, learned, seed, device, settings.compile, settings.workers)
+            afterwards.callback(executor.close)
+        run = Simulation(
+            strategy=strategy,
+            task=learned,
+            weather=weather,
+            stop=stop,
+            seed=seed,
+            settings=settings,
+            executor=executor,
+            folder=folder,
+            label=label or strategy.name or type(strategy).__name__,
+            interrupted=interrupted,
+            progress=progress,
+        )
+        if finished and folder is not None:
+            return _same_run(folder, run)
+        try:
+            with executor.device.prepared():
+                return _recorded(run.run(resume), command, target)
+        except KeyboardInterrupt:
+            if folder is not None and len(run.record.evaluations):
+                _recorded(run.so_far(), command, target)
+            raise
+
+
+def _recorded(run: Run, command: str, target: float | None) -> Run:
+    run.manifest.update(command=command, target=target)
+    if run.folder is not None:
+        write_run(run.folder, run)
+    return run
+
+
+def _same_run(folder: Path, engine: Simulation) -> Run:
+    """The finished run in this folder, if it is the one that was asked for."""
+    run = read_run(folder)
+    if run.manifest["fingerprint"] != engine.fingerprint:
+        raise RecordError(f"{folder}: holds a finished run with other settings; choose another folder")
+    if {name: value for name, value in run.manifest["stop"].items() if value is not None} != engine.stop.limits:
+        raise RecordError(f"{folder}: holds a run that has ended at another stop; choose another folder")
+    return run
