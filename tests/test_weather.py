@@ -7,6 +7,7 @@ from pathlib import Path
 from statistics import mean, median
 from typing import Any
 
+import polars as pl
 import pytest
 
 import fedfa
@@ -172,6 +173,19 @@ def test_a_record_of_steady_clients_repeats_the_whole_run(tmp_path: Path) -> Non
     pace = {row["client"]: row["seconds"] - row["dispatched_seconds"] for row in run.updates.to_dicts()}
     for row in buffered.updates.to_dicts():
         assert row["seconds"] - row["dispatched_seconds"] == pytest.approx(pace[row["client"]], abs=1e-9)
+
+
+def test_what_was_lost_or_failed_in_the_record_is_lost(tmp_path: Path) -> None:
+    """What the server refused came back all the same."""
+    run = record(tmp_path, Weather(), updates=40)
+    outcomes = ["lost: no answer in time", "failed: KeyError: 'x'", "refused: lost its way", "accepted"]
+    told = pl.Series("outcome", [outcomes[number % 4] for number in range(len(run.updates))])
+    run.updates.with_columns(told).write_parquet(tmp_path / "record" / "updates.parquet")
+    measured = Record(str(tmp_path / "record")).measured()
+    flags = {client: iter(lost) for client, lost in measured.lost.items()}
+    expected = zip(run.updates["dispatch"], run.updates["client"], told, strict=True)
+    for _, client, outcome in sorted(expected):
+        assert next(flags[client]) == outcome.startswith(("lost:", "failed:"))
 
 
 def test_beyond_the_record_clients_draw_from_it(tmp_path: Path) -> None:

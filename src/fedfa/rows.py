@@ -7,7 +7,9 @@ import numpy as np
 import polars as pl
 
 ACCEPTED = "accepted"
-"""The outcome of an update that counts; any other says why it does not."""
+"""The outcome of an update that counts; any other is a kind and a reason, such as "refused: not finite"."""
+REFUSED, FAILED, LOST = "refused", "failed", "lost"
+"""The kinds of the others."""
 
 UPDATE_COLUMNS: dict[str, Any] = {
     "seconds": np.float64,  # virtual time of the arrival
@@ -33,6 +35,12 @@ EVALUATION_COLUMNS: dict[str, Any] = {
     "loss": np.float64,
     "step": np.float64,  # the strategy's own at that time
 }
+
+
+def kind_and_reason(outcome: str) -> tuple[str, str]:
+    """The kind of an outcome, and the reason that follows it; an accepted update needs none."""
+    kind, _, reason = outcome.partition(":")
+    return kind, reason.strip()
 
 
 class Table:

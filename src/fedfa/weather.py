@@ -29,6 +29,7 @@ from fedfa.distributions import (
 )
 from fedfa.errors import require
 from fedfa.randomness import DROPOUT, JITTER, LINK, MEASURED, PHASE, SPEED, keyed, uniform
+from fedfa.rows import FAILED, LOST, kind_and_reason
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,12 +77,13 @@ def measured(folder: str) -> Measured:
 
     updates = find_run(Path(folder)).updates
     require(len(updates) > 0, f"folder = {folder!r}: nobody has answered in that run; give another")
+    unanswered = [text for text in updates["outcome"].unique() if kind_and_reason(text)[0] in (LOST, FAILED)]
     work = (
         updates.select(
             "client",
             "dispatch",
             seconds=(pl.col("seconds") - pl.col("dispatched_seconds")).clip(1e-9),
-            lost=pl.col("outcome").str.contains("^(lost|failed):"),
+            lost=pl.col("outcome").is_in(unanswered),
         )
         .unique("dispatch", keep="first", maintain_order=True)
         .sort("client", "dispatch")

@@ -19,6 +19,7 @@ from flwr.serverapp import Grid
 
 from fedfa.errors import in_a_line
 from fedfa.flower.wire import Server, WireError
+from fedfa.rows import LOST, kind_and_reason
 from fedfa.world import Answer, Event, Failure, Nodes, Order
 
 logger = logging.getLogger("fedfa")
@@ -177,7 +178,8 @@ class FlowerWorld:
             code = ANSWER_GONE
         said = f" ({' '.join(reason.split())[:200]})" if reason and code in (1, 2) else ""
         outcome = _REASONS.get(code, f"failed: code {code}") + said
-        return Failure(order.dispatch, outcome, blameless=outcome.startswith("lost") and self._superlink_was_away())
+        lost = kind_and_reason(outcome)[0] == LOST
+        return Failure(order.dispatch, outcome, blameless=lost and self._superlink_was_away())
 
     def _superlink_was_away(self) -> bool:
         now = time.monotonic()
