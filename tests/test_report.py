@@ -348,7 +348,7 @@ def test_report_files(comparison: list[Run], tmp_path: Path) -> None:
     names = {path.name for path in (tmp_path / "figures").iterdir()}
     assert names == {f"{name}.{kind}" for name in ALWAYS | {"time-to-target", "labels"} for kind in ("pdf", "png")}
     text = page.read_text()
-    assert "fedfa compare x.toml --seeds &#x27;1 2&#x27;" in text
+    assert "fedfa compare x.toml --seeds &#39;1 2&#39;" in text
     assert "2.40 times as fast" in text
     assert sorted(path.name for path in tmp_path.iterdir()) == ["figures", "report.html"]
 

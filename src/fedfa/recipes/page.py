@@ -1,14 +1,14 @@
 """The page that recipes end in: our numbers beside the paper's, from top to bottom."""
 
 from collections.abc import Sequence
-from html import escape
 from pathlib import Path
 
 from fedfa.recipes.lab import Lab, Results, Section
 from fedfa.record import atomic, machine
 from fedfa.report.grid import Grid
-from fedfa.report.page import assemble, figure_html
+from fedfa.report.page import offline_page
 from fedfa.report.static import save
+from fedfa.report.templates import templates
 
 
 def write_page(lab: Lab, sections: Sequence[Section], results: Results, name: str, command: str) -> Path:
@@ -16,35 +16,20 @@ def write_page(lab: Lab, sections: Sequence[Section], results: Results, name: st
     figures = [figure for section in sections for figure in section.figures]
     for figure in figures:
         save(figure, lab.folder / "figures")
-    title = sections[0].title if len(sections) == 1 else "The FedFa paper's tables and figures"
-    about = f'<p class="about">{escape(introduction(lab))}</p>'
-    body = [f"<h1>{escape(title)}</h1>", about, _contents(sections)]
-    body += [_section(section, alone=len(sections) == 1) for section in sections]
-    body += [_names(results), _made_with(command)]
+    text = offline_page(
+        templates("fedfa.recipes").get_template("recipes.html"),
+        title=sections[0].title if len(sections) == 1 else "The FedFa paper's tables and figures",
+        figures=figures,
+        introduction=introduction(lab),
+        sections=sections,
+        names=names(results),
+        command=command,
+        versions=", ".join(f"{key} {value}" for key, value in machine().items()),
+    )
     page = lab.folder / f"{name}.html"
     with atomic(page) as file:
-        file.write(assemble(title, body, figures).encode())
+        file.write(text.encode())
     return page
-
-
-def _contents(sections: Sequence[Section]) -> str:
-    if len(sections) == 1:
-        return ""
-    links = "".join(f'<li><a href="#about-{s.name}">{escape(s.title)}</a></li>' for s in sections)
-    return f"<nav><ul>{links}</ul></nav>"
-
-
-def _section(section: Section, alone: bool) -> str:
-    heading = "" if alone else f'<h2 id="about-{section.name}">{escape(section.title)}</h2>'
-    text = "".join(f'<p class="about">{escape(line)}</p>' for line in section.text if line)
-    tables = "".join(grid.as_html() for grid in section.grids)
-    figures = "".join(figure_html(figure, heading="h3") for figure in section.figures)
-    return f"<section>{heading}{text}{tables}{figures}</section>"
-
-
-def _names(results: Results) -> str:
-    grid = names(results)
-    return f"<section>{grid.as_html()}</section>" if grid.rows else ""
 
 
 def names(results: Results) -> Grid:
@@ -60,8 +45,3 @@ def introduction(lab: Lab) -> str:
         f"IJCAI 2024. Scale: {lab.scale}; {'seed' if len(lab.seeds) == 1 else 'seeds'} "
         f"{', '.join(map(str, lab.seeds))}{more}. Simulated by fedfa; times are virtual."
     )
-
-
-def _made_with(command: str) -> str:
-    versions = ", ".join(f"{key} {value}" for key, value in machine().items())
-    return f"<section><h3>Made by</h3><pre>{escape(command)}</pre><p class='caption'>{escape(versions)}</p></section>"
