@@ -130,7 +130,7 @@ class Deployment(Course):
                 return self._finish(ended)
         except BaseException as error:
             stopped = isinstance(error, KeyboardInterrupt)
-            self._live.end(self, INTERRUPTED if stopped else in_a_line(error))
+            self._live.end(self, None if stopped else in_a_line(error))
             if stopped and len(self.record.evaluations):
                 write_run(self.folder, self._so_far(INTERRUPTED))
             raise

@@ -168,7 +168,7 @@ class Simulation(Course):
                 return self._run(resume)
         except BaseException as error:
             if self._live:
-                self._live.end(self, INTERRUPTED if isinstance(error, KeyboardInterrupt) else in_a_line(error))
+                self._live.end(self, None if isinstance(error, KeyboardInterrupt) else in_a_line(error))
             raise
         finally:
             gc.set_threshold(*thresholds)

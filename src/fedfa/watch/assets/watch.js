@@ -64,7 +64,7 @@ function show(data) {
     return tile;
   });
   data.tiles.forEach((texts, n) => texts.forEach((text, part) => set(tiles[n].children[part], text)));
-  rows("longest", data.longest.map((cells) => cells.slice(0, 4)), data.longest.map((cells) => cells[4]));
+  rows("longest", data.longest.map((one) => one.cells), data.longest.map((one) => one.slow));
   rows("reasons", data.reasons);
   for (const [name, figure] of Object.entries(data.figures)) {
     const text = JSON.stringify(figure);
