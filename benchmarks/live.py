@@ -13,6 +13,7 @@ from typing import Any
 import fedfa.simulation.engine
 from fedfa.bench.engine import Size, ours
 from fedfa.runs.live import Live
+from fedfa.runs.snapshot import State
 
 
 class Timed(Live):
@@ -27,8 +28,8 @@ class Timed(Live):
         super().tick(run, wall_seconds)
         Timed.seconds += time.thread_time() - started
 
-    def _write(self, run: Any, state: str) -> None:
-        super()._write(run, state)
+    def _write(self, run: Any, state: State, ended: str = "") -> None:
+        super()._write(run, state, ended)
         Timed.written += 1
         Timed.size = (self._folder / "live.json").stat().st_size
 

@@ -167,7 +167,10 @@ def by_fedfa(options: argparse.Namespace) -> Callable[[int], float]:
     def run(rounds: int) -> float:
         strategy = fedfa.FedAvg(concurrency=COHORT, weighting="uniform")
         begun = settled(options.device)
-        done = fedfa.simulate(strategy, task, stop=fedfa.Stop(updates=rounds * COHORT), engine={"executor": executor, "evaluate_every": 10**9, "threads": threads})  # fmt: skip
+        done = fedfa.simulate(
+            strategy, task, stop=fedfa.Stop(updates=rounds * COHORT),
+            engine={"evaluate_every": 10**9, "threads": threads}, executor=executor,
+        )  # fmt: skip
         seconds = settled(options.device) - begun
         assert done.manifest["version"] == rounds, done.manifest["version"]
         return seconds

@@ -10,10 +10,11 @@ from statistics import fmean
 from typing import Any
 
 import pytest
-from fedfa.recipes.kitchen import Order, carry_out, choose
+from fedfa.recipes.kitchen import Order, carry_out
 from fedfa.recipes.lab import Results, Section
 from fedfa.recipes.markdown import BEGIN, replaced
 
+from fedfa.bench import choose
 from fedfa.strategies.registry import STRATEGIES
 
 ROOT = Path(__file__).parent.parent

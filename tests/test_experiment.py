@@ -12,7 +12,7 @@ from fedfa.experiments.config import from_table, load_experiment
 from fedfa.runs.store import read_run
 from fedfa.settings import parse_override, to_toml
 
-TEMPLATE = Path(fedfa.__file__).parent / "template.toml"
+TEMPLATE = Path(fedfa.__file__).parent / "experiments" / "template.toml"
 
 
 def test_the_template_spells_out_the_defaults() -> None:

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 import fedfa
+from fedfa.bench import BY_NAME
 from fedfa.errors import ConfigError
 from fedfa.executors.base import WorkOrder
 from fedfa.executors.capture import CannotCapture
@@ -21,7 +22,6 @@ from fedfa.executors.inline import Inline
 from fedfa.executors.lanes import Lanes
 from fedfa.executors.registry import make_executor
 from fedfa.learning.device import CPU, Device, as_array
-from fedfa.strategies import BY_NAME
 from fedfa.strategies.fedfa import FedFaDelta, FedFaParam
 
 GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fedfa.recipes import BY_NAME, RECIPES
+from fedfa.recipes import RECIPES
 from fedfa.recipes.figures import figure3, figure4
-from fedfa.recipes.kitchen import choose, make, standing
+from fedfa.recipes.kitchen import make
 from fedfa.recipes.lab import Lab
 from fedfa.recipes.markdown import BEGIN, END, check_markdown
 from fedfa.recipes.questions import faster_cell
@@ -18,6 +18,7 @@ from fedfa.recipes.workloads import CIFAR10, DIGITS, SENT140, SST2
 from polars.testing import assert_frame_equal
 
 import fedfa
+from fedfa.bench import BY_NAME, choose
 from fedfa.cli.console import command_typed
 from fedfa.errors import ConfigError
 from fedfa.experiments import comparison
@@ -28,6 +29,7 @@ from fedfa.report.tables import summarise
 from fedfa.runs.run import INTERRUPTED, Run
 from fedfa.runs.stop import Stop
 from fedfa.runs.store import find_runs, read_run, write_run
+from fedfa.watch.view import standing
 from test_cli import call
 from test_recipes import SHORT, contest, lab
 from test_report import make_run

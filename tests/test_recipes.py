@@ -10,15 +10,17 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from fedfa.recipes import BY_NAME, RECIPES
+from fedfa.recipes import RECIPES
 from fedfa.recipes.contenders import Contender, contenders, extended
-from fedfa.recipes.kitchen import choose, make
-from fedfa.recipes.lab import Contest, Lab, paper
+from fedfa.recipes.kitchen import make
+from fedfa.recipes.lab import Contest, Lab
 from fedfa.recipes.tables import table1, table2, table3, table5
 from fedfa.recipes.workloads import ALL, DIGITS
-from fedfa.recipes.workloads import BY_NAME as WORKLOADS
 
+from fedfa.bench import BY_NAME, choose
+from fedfa.bench import BY_NAME as WORKLOADS
 from fedfa.cli import main
+from fedfa.cli.reproducing import paper
 from fedfa.errors import ConfigError, RecordError
 from fedfa.experiments.config import from_table
 from fedfa.runs.store import find_runs

@@ -25,7 +25,7 @@ from fedfa.report.shapes import PALETTE, Band, Boxes, Dots, Line, Note, colours
 from fedfa.report.static import draw, save
 from fedfa.report.tables import as_rich, summarise
 from fedfa.report.timeline import segments, timeline_figure, waiting_share
-from fedfa.runs.recorder import ACCEPTED, Recorder
+from fedfa.runs.recorder import TAKEN, Outcome, Recorder
 from fedfa.runs.run import Run
 
 TARGET = 0.7
@@ -342,7 +342,7 @@ def test_report_files(comparison: list[Run], tmp_path: Path) -> None:
     names = {path.name for path in (tmp_path / "figures").iterdir()}
     assert names == {f"{name}.{kind}" for name in ALWAYS | {"time-to-target", "labels"} for kind in ("pdf", "png")}
     text = page.read_text()
-    assert "fedfa compare x.toml --seeds &#x27;1 2&#x27;" in text
+    assert "fedfa compare x.toml --seeds &#39;1 2&#39;" in text
     assert "2.40 times as fast" in text
     assert sorted(path.name for path in tmp_path.iterdir()) == ["figures", "report.html"]
 

@@ -162,12 +162,16 @@ def write_sent140(root: Path, days: list[int]) -> None:
 def test_sent140_in_the_compact_form_is_split_by_hour(tmp_path: Path) -> None:
     folder = tmp_path / "sentiment140"
     folder.mkdir()
-    assert "nor a .csv with the header target,id,date,user,text" in error(load, "sent140", str(tmp_path), np.random.default_rng(0))
+    assert "nor a .csv with the header target,id,date,user,text" in error(
+        load, "sent140", str(tmp_path), np.random.default_rng(0)
+    )
     (folder / "another.csv").write_text("a,b\n1,2\n")
     file = folder / "some.csv"
     rows = [f"{4 * (n % 2)},{n},Mon Apr 06 {22 + n // 20}:19:45 PDT 2009,ann,caf\xe9 {n}" for n in range(40)]
     file.write_text("\n".join(["target,id,date,user,text", *rows]), "utf-8")
-    assert "some.csv: does not end with the end of a line: cut short?" in error(load, "sent140", str(tmp_path), np.random.default_rng(0))
+    assert "some.csv: does not end with the end of a line: cut short?" in error(
+        load, "sent140", str(tmp_path), np.random.default_rng(0)
+    )
     file.write_text(file.read_text("utf-8") + "\n", "utf-8")
     data = load("sent140", str(tmp_path), np.random.default_rng(0))
     assert set(data.owners or ()) == {"Mon Apr 06 22 2009", "Mon Apr 06 23 2009"}
@@ -179,7 +183,9 @@ def test_sent140_in_the_compact_form_is_split_by_hour(tmp_path: Path) -> None:
 def test_twitter_entity_keeps_the_paraphrases_of_a_tweet_on_one_side(tmp_path: Path) -> None:
     folder = tmp_path / "twitter_entity"
     folder.mkdir()
-    assert "twitter_training.csv: is missing; get" in error(load, "twitter_entity", str(tmp_path), np.random.default_rng(0))
+    assert "twitter_training.csv: is missing; get" in error(
+        load, "twitter_entity", str(tmp_path), np.random.default_rng(0)
+    )
     names = list(twitter_entity.CLASSES)
     rows = [
         f'{number},{entity},{names[number % 4]},"{entity} {number}, ""said"" {version}"'
@@ -225,7 +231,9 @@ REVIEWS += [
 def test_rent_the_runway_in_all_forms(kind: str, tmp_path: Path) -> None:
     folder = tmp_path / "rent_the_runway"
     folder.mkdir()
-    assert "holds no .json, .json.gz or .csv file" in error(load, "rent_the_runway", str(tmp_path), np.random.default_rng(0))
+    assert "holds no .json, .json.gz or .csv file" in error(
+        load, "rent_the_runway", str(tmp_path), np.random.default_rng(0)
+    )
     file = folder / f"renttherunway_final_data.{kind}"
     if kind == "csv":
 
@@ -249,7 +257,9 @@ def test_rent_the_runway_in_all_forms(kind: str, tmp_path: Path) -> None:
     assert data.owners == ["u1"] * 8 + ["u2"]
     if kind == "csv":
         file.write_text(file.read_text().replace(",10.0,", ",11.0,"))
-        assert "label '11' is not one of 2, 4, 6, 8, 10" in error(load, "rent_the_runway", str(tmp_path), np.random.default_rng(0))
+        assert "label '11' is not one of 2, 4, 6, 8, 10" in error(
+            load, "rent_the_runway", str(tmp_path), np.random.default_rng(0)
+        )
     else:
         file.write_bytes(file.read_bytes()[:-20])
         message = error(load, "rent_the_runway", str(tmp_path), np.random.default_rng(0))

@@ -2,32 +2,37 @@
 
 import http.client
 import json
+import logging
 import math
 import os
 import re
 import shutil
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 from urllib.parse import urlsplit
 
 import numpy as np
+import polars as pl
 import pytest
 
 import fedfa
 from fedfa.errors import ConfigError
-from fedfa.runs import snapshot as live
-from fedfa.runs.recorder import UPDATE_COLUMNS, Recorder, Table
+from fedfa.runs import live
+from fedfa.runs.recorder import UPDATE_COLUMNS, Outcome, Recorder, Table
+from fedfa.runs.snapshot import Snapshot
 from fedfa.runs.store import read_run
 from fedfa.watch import Watch
 from fedfa.watch.metrics import metrics
-from fedfa.watch.runs import Runs
+from fedfa.watch.runs import Runs, Seen
 from fedfa.watch.view import view
 
 TOKEN = "0123456789abcdefXYZ-_"
@@ -49,6 +54,19 @@ def test_rows_since() -> None:
                 rows = np.concatenate([np.empty((0, 2)), *table.since(max(0, start))])
                 assert rows[:, 0].tolist() == list(range(max(0, start), number + 1))
     assert table.array()[:, 1].tolist() == [-n for n in range(1000)]
+
+
+@pytest.mark.parametrize(
+    ("outcome", "parts"),
+    [
+        ("accepted", ("accepted", "")),
+        ("refused: not finite", ("refused", "not finite")),
+        ("failed: KeyError: 'a: b'", ("failed", "KeyError: 'a: b'")),
+        ("lost:", ("lost", "")),
+    ],
+)
+def test_outcomes_have_a_kind_and_a_reason(outcome: str, parts: tuple[str, str]) -> None:
+    assert Outcome.parse(outcome) == parts
 
 
 class Made:
@@ -87,36 +105,120 @@ class Made:
         }
 
 
+def written(folder: Path) -> Snapshot:
+    return Snapshot.from_json((folder / "live.json").read_text())
+
+
 def test_the_file_is_bounded_and_its_sums_are_the_records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(live, "EVERY_SECONDS", 0.0)
     made, writer = Made(), live.Live(tmp_path / "run")
     for arrivals in (0, 3, 300, 5000, 1, 12_000):
         made.go_on(arrivals)
         writer.tick(made.run, 1.5)
-        text = (tmp_path / "run" / "live.json").read_text()
-        assert len(text) < 60_000
-        state = json.loads(text)
+        assert (tmp_path / "run" / "live.json").stat().st_size < 60_000
+        snapshot = written(tmp_path / "run")
+        totals = snapshot.totals
         updates, evaluations = made.record.update_frame(), made.record.evaluation_frame()
         accepted = updates.filter(updates["outcome"] == "accepted")
-        assert state["outcomes"] == {
+        assert totals.outcomes == {
             "accepted": len(accepted), "refused": len(updates) - len(accepted), "failed": 0, "lost": 0,
         }  # fmt: skip
-        assert sum(state["reasons"].values()) == len(updates) - len(accepted)
-        assert sum(state["staleness"]["counts"]) == len(accepted)
-        assert state["staleness"]["sum"] == accepted["staleness"].sum()
-        assert state["staleness"]["max"] == (accepted["staleness"].max() or 0)
-        assert sum(state["pace"]["versions"]) == sum(state["pace"]["accepted"]) == len(accepted)
-        assert state["bytes_down"] == 30 * len(updates)
-        assert [row[0] for row in state["recent"]] == updates["dispatch"].tail(200).to_list()
+        assert sum(totals.reasons.values()) == len(updates) - len(accepted)
+        assert sum(totals.staleness.counts) == len(accepted)
+        assert totals.staleness.sum == accepted["staleness"].sum()
+        assert totals.staleness.max == (accepted["staleness"].max() or 0)
+        assert sum(totals.arrivals_per_bin.versions) == sum(totals.arrivals_per_bin.accepted) == len(accepted)
+        assert sum(totals.arrivals_per_bin.not_taken) == len(updates) - len(accepted)
+        assert totals.bytes_down == 30 * len(updates)
+        last = updates.tail(200)
+        assert [arrival.dispatch for arrival in totals.recent] == last["dispatch"].to_list()
+        assert [arrival.accepted for arrival in totals.recent] == (last["outcome"] == "accepted").to_list()
         if arrivals:
-            assert state["evaluations"][0][:3] == list(evaluations.row(0)[:3])
-            assert state["evaluations"][-1][:3] == list(evaluations.row(-1)[:3])
-        assert state["in_flight"] == len(made.run.in_flight)
-    width, counts = state["staleness"]["width"], state["staleness"]["counts"]
-    assert counts == np.histogram(accepted["staleness"], bins=width * np.arange(65))[0].tolist()
-    assert 150 < len(state["evaluations"]) <= 301
+            first, latest = totals.evaluations[0], totals.evaluations[-1]
+            assert (first.updates, first.seconds, first.version) == evaluations.row(0)[:3]
+            assert (latest.updates, latest.seconds, latest.version) == evaluations.row(-1)[:3]
+        assert snapshot.in_flight == len(made.run.in_flight)
+        assert [flight.client for flight in snapshot.longest] == list(made.run.in_flight)[:40]
+    width = totals.staleness.width
+    assert list(totals.staleness.counts) == np.histogram(accepted["staleness"], bins=width * np.arange(65))[0].tolist()
+    assert 150 < len(totals.evaluations) <= 301
     assert [path.name for path in (tmp_path / "run").iterdir()] == ["live.json"]
-    json.dumps(view("", {"run": state | {"age": 0.0}}, ""), allow_nan=False)
+    json.dumps(view("", {"run": Seen("running", snapshot=snapshot)}, ""), allow_nan=False)
+
+
+def test_a_snapshot_comes_back_from_its_file_as_it_was(tmp_path: Path) -> None:
+    made, writer = Made(), live.Live(tmp_path)
+    made.go_on(500)
+    writer.tick(made.run, 1.5)
+    text = (tmp_path / "live.json").read_text()
+    assert "NaN" in text, "losses that are not finite are kept as they are"
+    assert Snapshot.from_json(text).to_json() == text
+    run = live.over(simulate(tmp_path / "run"))
+    assert Snapshot.from_json(run.to_json()) == run
+
+
+def damage(snapshot: dict[str, Any], what: str) -> Any:
+    """What is in a live.json that fedfa did not write, or not like this."""
+    totals = snapshot["totals"]
+    match what:
+        case "half":
+            return json.dumps(snapshot)[:1000]
+        case "empty":
+            return ""
+        case "list":
+            return [snapshot]
+        case "foreign":
+            return {"state": "running", "url": "http://localhost:8080"}
+        case "one key short":
+            return {key: value for key, value in snapshot.items() if key != "rates"}
+        case "text for a number":
+            return snapshot | {"seconds": "12"}
+        case "flag for a number":
+            return snapshot | {"version": True}
+        case "unknown state":
+            return snapshot | {"state": "sleeping"}
+        case "table for a list":
+            return snapshot | {"totals": totals | {"staleness": totals["staleness"] | {"counts": {}}}}
+        case "ragged columns":
+            return snapshot | {"totals": totals | {"recent": totals["recent"] | {"client": [1]}}}
+        case _:
+            return None
+
+
+@pytest.mark.parametrize(
+    "what",
+    [
+        "half", "empty", "list", "foreign", "one key short", "text for a number", "flag for a number", "unknown state",
+        "table for a list", "ragged columns", "null",
+    ],
+)  # fmt: skip
+def test_what_is_no_snapshot_is_left_out(tmp_path: Path, what: str) -> None:
+    made = Made()
+    made.go_on(20)
+    live.Live(tmp_path / "good").tick(made.run, 1.5)
+    shutil.copytree(tmp_path / "good", tmp_path / "bad")
+    assert set(Runs(tmp_path).look()) == {"good", "bad"}
+    file = tmp_path / "bad" / "live.json"
+    damaged = damage(json.loads(file.read_text()), what)
+    file.write_text(damaged if isinstance(damaged, str) else json.dumps(damaged))
+    runs = Runs(tmp_path).look()
+    assert set(runs) == {"good"}
+    assert view("bad", runs, "")["run"] == "good"
+
+
+def test_an_error_that_is_called_like_a_state_is_an_error(tmp_path: Path) -> None:
+    made, writer = Made(), live.Live(tmp_path)
+    writer.end(made.run, "never began")
+    assert not (tmp_path / "live.json").exists()
+    writer.tick(made.run, 1.0)
+    for error in ("finished", "running", "interrupted"):
+        writer.end(made.run, error)
+        runs = Runs(tmp_path).look()
+        shown = view("", runs, "")
+        assert (shown["kind"], shown["standing"]) == ("failed", f"ended: {error}")
+        assert 'fedfa_run_finished{run="."} 0' in metrics(runs)
+    writer.end(made.run, None)
+    assert view("", Runs(tmp_path).look(), "")["kind"] == "stopped"
 
 
 def test_rates_are_of_the_last_minute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -125,9 +227,9 @@ def test_rates_are_of_the_last_minute(tmp_path: Path, monkeypatch: pytest.Monkey
     for second in range(200):
         made.run.accepted, made.run.strategy.version, made.run.now = second**2, second, 2.0 * second
         writer.tick(made.run, float(second))
-    rates = json.loads((tmp_path / "live.json").read_text())["rates"]
-    assert rates["wall"] == {"updates": pytest.approx((199**2 - 139**2) / 60), "versions": 1.0}
-    assert rates["clock"] == {"updates": pytest.approx((199**2 - 139**2) / 120), "versions": 0.5}
+    rates = written(tmp_path).rates
+    assert (rates.wall.updates, rates.wall.versions) == (pytest.approx((199**2 - 139**2) / 60), 1.0)
+    assert (rates.clock.updates, rates.clock.versions) == (pytest.approx((199**2 - 139**2) / 120), 0.5)
 
 
 def test_on_a_wall_clock_time_goes_on_while_nothing_arrives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -141,10 +243,10 @@ def test_on_a_wall_clock_time_goes_on_while_nothing_arrives(tmp_path: Path, monk
     made.run.made_with = lambda: {"strategy": {"name": "x"}, "task": "t", "num_clients": 8}
     writer.tick(made.run, made.run.now + 100)
     shown = view("", Runs(tmp_path).look(), "")
-    assert [(client, lasts, slow) for client, _, lasts, _, slow in shown["longest"]] == [
-        ("5", "101 s", True), ("7", "100 s", True),
-    ]  # fmt: skip
-    assert all(re.fullmatch(r"\d\d:\d\d:\d\d", since) for _, since, *_ in shown["longest"])
+    cells = [one["cells"] for one in shown["longest"]]
+    assert [(client, lasts) for client, _, lasts, _ in cells] == [("5", "101 s"), ("7", "100 s")]
+    assert all(one["slow"] for one in shown["longest"])
+    assert all(re.fullmatch(r"\d\d:\d\d:\d\d", since) for _, since, *_ in cells)
     bars = {trace["name"]: trace for trace in shown["figures"]["timeline"]["data"]}
     assert [round(length, 6) for length in bars["training for long"]["x"]] == [
         round(min(made.run.now + 100, ran, 80.0 * 1.1), 6) for ran in (101.0, 100.0)
@@ -165,29 +267,31 @@ def simulate(out: Path, **settings: Any) -> fedfa.Run:
 def test_a_run_that_is_over_leaves_no_live_file(tmp_path: Path) -> None:
     whole, parts = tmp_path / "whole", tmp_path / "parts"
     run = simulate(whole)
-    seen: list[dict[str, Any]] = []
+    seen: list[Snapshot] = []
 
     def look() -> bool:
-        seen.append(json.loads((parts / "live.json").read_text()))
+        seen.append(written(parts))
         return True
 
     with pytest.raises(KeyboardInterrupt):
         simulate(parts, interrupted=look, stop=fedfa.Stop(updates=10**6))
-    assert seen[0]["state"] == "running"
-    assert seen[0]["in_flight"] == 10
-    assert json.loads((parts / "live.json").read_text())["state"] == "interrupted"
-    assert Runs(parts).look()["."]["state"] == "interrupted"
+    assert seen[0].state == "running"
+    assert seen[0].in_flight == 10
+    begun = written(parts)
+    assert begun.state == Runs(parts).look()["."].state == "interrupted"
     records = shutil.copytree(parts, tmp_path / "records", ignore=shutil.ignore_patterns("live.json", "checkpoint.npz"))
-    left = Runs(records).look()["."]
-    assert left["state"] == "interrupted"
-    assert left["evaluations"] == json.loads((parts / "live.json").read_text())["evaluations"]
+    left = Runs(records).look()["."].snapshot
+    assert left is not None
+    assert left.state == "interrupted"
+    assert left.totals.evaluations == begun.totals.evaluations
     simulate(parts, resume=True, stop=fedfa.Stop(updates=1))
     for folder in (whole, parts):
         assert not [path.name for path in folder.iterdir() if "live" in path.name]
-    state = live.over(run)
-    assert state == live.over(read_run(whole))
-    assert state["outcomes"]["lost"] == (run.updates["outcome"] != "accepted").sum() > 0
-    assert state["evaluations"] == [list(row) for row in run.evaluations.drop("step").iter_rows()]
+    finished = live.over(run)
+    assert finished == live.over(read_run(whole))
+    assert finished.totals.outcomes["lost"] == (run.updates["outcome"] != "accepted").sum() > 0
+    points = [(e.updates, e.seconds, e.version, e.accuracy, e.loss) for e in finished.totals.evaluations]
+    assert points == list(run.evaluations.drop("step").iter_rows())
 
 
 def test_a_folder_that_cannot_be_written_ends_no_run(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -209,21 +313,30 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         simulate(folder / "below" / "interrupted", interrupted=lambda: True, stop=fedfa.Stop(updates=10**6))
     shutil.copytree(folder / "below" / "interrupted", folder / "killed")
     state = json.loads((folder / "killed" / "live.json").read_text())
-    state |= {"state": "running", "label": 'a "label"\n<b>', "written": state["written"] - 600}
+    state |= {"state": "running", "written": state["written"] - 600}
+    state["about"]["label"] = 'a "label"\n<b>'
     (folder / "killed" / "live.json").write_text(json.dumps(state))
     (folder / "saved").mkdir()
     (folder / "saved" / "checkpoint.npz").touch()
     return folder
 
 
-@pytest.fixture
-def watch(folder: Path) -> Iterator[Watch]:
+@contextmanager
+def serving(folder: Path) -> Iterator[Watch]:
     watch = Watch(folder, token=TOKEN)
     thread = threading.Thread(target=watch.serve)
     thread.start()
-    yield watch
-    watch.close()
-    thread.join()
+    try:
+        yield watch
+    finally:
+        watch.close()
+        thread.join()
+
+
+@pytest.fixture
+def watch(folder: Path) -> Iterator[Watch]:
+    with serving(folder) as watch:
+        yield watch
 
 
 def ask(watch: Watch, path: str, method: str = "GET", **headers: str) -> tuple[int, dict[str, str], str]:
@@ -285,7 +398,7 @@ def test_several_runs(watch: Watch, folder: Path) -> None:
     assert finished["standing"] == "finished: updates"
     assert {text: value for text, value, _ in finished["tiles"]}["updates"] == "60"
     assert finished["reasons"][0][0] == "lost: no answer in time"
-    assert set(finished["figures"]) == {"accuracy", "loss", "pace", "staleness", "timeline"}
+    assert set(finished["figures"]) == {"accuracy", "loss", "arrivals", "staleness", "timeline"}
 
 
 def test_runs_that_are_not_listed_are_told(watch: Watch, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -333,9 +446,70 @@ def test_a_folder_that_is_not_there_yet(tmp_path: Path) -> None:
     assert view("", {}, "later")["standing"] == "waiting: there is no run in later yet"
     assert metrics({}) == "\n"
     simulate(tmp_path / "later")
-    assert runs.look()["."]["state"] == "finished"
+    assert runs.look()["."].state == "finished"
     (tmp_path / "later" / "updates.parquet").write_bytes(b"damaged")
-    assert "cannot be read" in Runs(tmp_path / "later").look()["."]["state"]
+    damaged = Runs(tmp_path / "later").look()["."]
+    assert (damaged.state, damaged.snapshot) == ("failed", None)
+    assert "cannot be read" in damaged.ended
+
+
+# Errors --------------------------------------------------------------------------------------------------------------
+
+
+def test_what_goes_wrong_is_told_to_the_browser_and_logged_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A record without one of its columns is more than the page can stand."""
+    simulate(tmp_path)
+    file = tmp_path / "updates.parquet"
+    rows = pl.read_parquet(file)
+    rows.drop("outcome").write_parquet(file)
+    with serving(tmp_path) as watch:
+        for path in ("data.json", "metrics", "data.json"):
+            status, headers, text = ask(watch, f"/{TOKEN}/{path}")
+            assert (status, text) == (500, "an error; the terminal of 'fedfa watch' says which\n")
+            assert headers["Cache-Control"] == "no-store"
+        assert ask(watch, f"/{TOKEN}/")[0] == 200
+        said = [record.getMessage() for record in caplog.records if record.name == "fedfa"]
+        assert [line.split(" cannot")[0] for line in said] == ["fedfa watch: data.json", "fedfa watch: metrics"]
+        assert all("outcome" in line for line in said)
+        assert TOKEN not in caplog.text
+        assert "Traceback" in caplog.text
+        rows.write_parquet(file)
+        (tmp_path / "manifest.json").touch()  # so that it is read again
+        assert ask(watch, f"/{TOKEN}/data.json")[0] == 200
+        rows.drop("seconds").write_parquet(file)
+        (tmp_path / "manifest.json").touch()
+        assert ask(watch, f"/{TOKEN}/data.json")[0] == 500
+        assert "seconds" in caplog.records[-1].getMessage()
+
+
+def test_a_browser_that_hangs_up_is_no_error(
+    watch: Watch, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    met: list[BaseException | None] = []
+    noticed, handle = threading.Event(), watch.server.handle_error
+
+    def handle_error(*arguments: Any) -> None:
+        met.append(sys.exception())
+        handle(*arguments)
+        noticed.set()
+
+    monkeypatch.setattr(watch.server, "handle_error", handle_error)
+    with socket.create_connection(watch.server.server_address[:2]) as connection:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        connection.sendall(f"GET /{TOKEN}/plotly.js HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+        connection.recv(100)
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # reset, not just closed
+    assert noticed.wait(20)
+    assert isinstance(met[0], ConnectionError)
+    assert not [record for record in caplog.records if record.name == "fedfa"]
+    try:
+        raise RuntimeError("while an answer was sent")
+    except RuntimeError:
+        watch.server.handle_error(None, ("127.0.0.1", 0))
+    assert [(record.levelno, record.name) for record in caplog.records] == [(logging.ERROR, "fedfa")]
+    assert "while an answer was sent" in caplog.text
 
 
 def test_wrong_addresses_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -357,93 +531,119 @@ def test_wrong_addresses_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         Watch(tmp_path / "file", token=TOKEN)
 
 
-def test_page_in_a_browser_while_a_run_goes(tmp_path: Path) -> None:
-    """Waiting, running, interrupted, finished, server gone: the page follows by itself, without a complaint."""
-    chromium = shutil.which("chromium")
-    if chromium is None:
+# In a browser --------------------------------------------------------------------------------------------------------
+
+
+class Browser:
+    """The page of ``fedfa watch`` in a real browser, and what it asked for and complained about."""
+
+    def __init__(self, page: Any, address: str) -> None:
+        self.page = page
+        self.complaints: list[str] = []
+        self.requests: list[str] = []
+        page.set_default_timeout(120_000)
+        page.on("console", lambda message: self.complaints.append(f"{message.type}: {message.text}"))
+        page.on("pageerror", lambda error: self.complaints.append(str(error)))
+        page.on("request", lambda made: self.requests.append(made.url))
+        page.goto(address)
+
+    def wait_for(self, state: str) -> None:
+        self.page.locator(f"#state.{state}").wait_for()
+
+    def tile(self, name: str) -> str:
+        return self.page.locator(f".tile:has(span:text-is('{name}')) b").inner_text()
+
+    def until(self, condition: Callable[[], bool]) -> None:
+        for _ in range(600):
+            if condition():
+                return
+            self.page.wait_for_timeout(200)
+        pytest.fail(f"never came true; the page says {self.page.locator('#state').inner_text()}")
+
+    def traces(self) -> dict[str, int]:
+        """How much each figure shows."""
+        return self.page.evaluate(
+            "Object.fromEntries([...document.querySelectorAll('.plot')].map(d => "
+            "[d.id, d.querySelectorAll('.main-svg .scatterlayer .trace, .main-svg .barlayer .trace').length]))"
+        )
+
+
+@pytest.fixture
+def chromium() -> Iterator[Any]:
+    path = shutil.which("chromium")
+    if path is None:
         pytest.skip("no chromium is installed")
     playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    environment = {key: value for key, value in os.environ.items() if key != "FEDFA_WATCH_TOKEN"}
     quiet = ("--disable-background-networking", "--disable-component-update", "--disable-sync", "--no-first-run")
+    with playwright.sync_playwright() as play:
+        browser = play.chromium.launch(executable_path=path, args=["--no-sandbox", "--disable-gpu", *quiet])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
+    """Starts ``fedfa`` with these words; whatever still runs in the end is killed."""
     processes: list[subprocess.Popen[str]] = []
+    environment = {key: value for key, value in os.environ.items() if key != "FEDFA_WATCH_TOKEN"}
 
     def start(*words: str) -> subprocess.Popen[str]:
-        processes.append(
-            subprocess.Popen(
-                [*FEDFA, *words],
-                cwd=tmp_path,
-                env=environment,
-                text=True,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
-            )
-        )
-        return processes[-1]
+        process = subprocess.Popen(
+            [*FEDFA, *words], cwd=tmp_path, env=environment, text=True, stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+        )  # fmt: skip
+        processes.append(process)
+        return process
 
-    complaints: list[str] = []
-    requests: list[str] = []
-    try:
-        server = start("watch", "r", "--no-browser")
-        assert server.stdout is not None
-        address = server.stdout.readline().split()[2]
-        assert len(urlsplit(address).path) > 32
-        with playwright.sync_playwright() as play:
-            browser = play.chromium.launch(executable_path=chromium, args=["--no-sandbox", "--disable-gpu", *quiet])
-            page = browser.new_page(viewport={"width": 390, "height": 800})
-            page.set_default_timeout(120_000)
-            page.on("console", lambda message: complaints.append(f"{message.type}: {message.text}"))
-            page.on("pageerror", lambda error: complaints.append(str(error)))
-            page.on("request", lambda made: requests.append(made.url))
-            page.goto(address)
+    yield start
+    for process in processes:
+        process.kill()
+        process.wait()
+        if process.stdout is not None:
+            process.stdout.close()
 
-            def wait_for(state: str) -> None:
-                page.locator(f"#state.{state}").wait_for()
 
-            def tile(name: str) -> str:
-                return page.locator(f".tile:has(span:text-is('{name}')) b").inner_text()
+def test_page_in_a_browser_while_a_run_goes(
+    tmp_path: Path, chromium: Any, start: Callable[..., subprocess.Popen[str]]
+) -> None:
+    """Waiting, running, interrupted, finished, server gone: the page follows by itself, without a complaint."""
+    server = start("watch", "r", "--no-browser")
+    assert server.stdout is not None
+    address = server.stdout.readline().split()[2]
+    assert len(urlsplit(address).path) > 32
+    shown = Browser(chromium.new_page(viewport={"width": 390, "height": 800}), address)
+    shown.wait_for("waiting")
+    run = start("run", "--out", "r", *QUICK, "--set", "stop.updates=10000000", "--set", "weather.dropout=0.05")
+    shown.wait_for("running")
+    shown.until(lambda: int(shown.tile("updates").replace(",", "")) > 50)
+    before = shown.tile("updates")
+    shown.until(lambda: shown.tile("updates") != before)
+    assert shown.tile("training now") == "4"
+    assert shown.page.locator("#longest tbody tr").count() == 4
+    assert set(shown.traces()) == {"accuracy", "loss", "arrivals", "staleness", "timeline"}
+    assert all(count > 0 for count in shown.traces().values())
+    assert shown.page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
+    shown.page.locator("#reasons td:text-is('lost: no answer in time')").wait_for()
+    run.send_signal(signal.SIGINT)
+    assert run.wait(60) == 130
+    shown.wait_for("stopped")
+    again = start("run", "--out", "r", "--resume", *QUICK, "--set", "stop.updates=1", "--set", "weather.dropout=0.05")
+    shown.wait_for("finished")
+    assert again.wait(120) == 0
+    shown.until(lambda: shown.tile("updates") == f"{len(read_run(tmp_path / 'r').accepted):,}")
+    assert not (tmp_path / "r" / "live.json").exists()
+    assert shown.complaints == []
+    assert all(url.startswith((address, "data:", "blob:")) for url in shown.requests), shown.requests
+    server.send_signal(signal.SIGINT)
+    assert server.wait(20) == 0
+    shown.wait_for("gone")
 
-            def until(condition: Callable[[], bool]) -> None:
-                for _ in range(600):
-                    if condition():
-                        return
-                    page.wait_for_timeout(200)
-                pytest.fail(f"never came true; the page says {page.locator('#state').inner_text()}")
 
-            wait_for("waiting")
-            run = start("run", "--out", "r", *QUICK, "--set", "stop.updates=10000000", "--set", "weather.dropout=0.05")
-            wait_for("running")
-            until(lambda: int(tile("updates").replace(",", "")) > 50)
-            before = tile("updates")
-            until(lambda: tile("updates") != before)
-            assert tile("training now") == "4"
-            assert page.locator("#longest tbody tr").count() == 4
-            drawn = page.evaluate(
-                "Object.fromEntries([...document.querySelectorAll('.plot')].map(d => "
-                "[d.id, d.querySelectorAll('.main-svg .scatterlayer .trace, .main-svg .barlayer .trace').length]))"
-            )
-            assert set(drawn) == {"accuracy", "loss", "pace", "staleness", "timeline"}
-            assert all(count > 0 for count in drawn.values()), drawn
-            assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
-            page.locator("#reasons td:text-is('lost: no answer in time')").wait_for()
-            run.send_signal(signal.SIGINT)
-            assert run.wait(60) == 130
-            wait_for("stopped")
-            again = start(
-                "run", "--out", "r", "--resume", *QUICK, "--set", "stop.updates=1", "--set", "weather.dropout=0.05"
-            )
-            wait_for("finished")
-            assert again.wait(120) == 0
-            until(lambda: tile("updates") == f"{len(read_run(tmp_path / 'r').accepted):,}")
-            assert not (tmp_path / "r" / "live.json").exists()
-            assert complaints == []
-            assert all(url.startswith((address, "data:", "blob:")) for url in requests), requests
-            server.send_signal(signal.SIGINT)
-            assert server.wait(20) == 0
-            wait_for("gone")
-            browser.close()
-    finally:
-        for process in processes:
-            process.kill()
-            process.wait()
-            if process.stdout is not None:
-                process.stdout.close()
+def test_the_page_says_where_an_error_is_told(tmp_path: Path, chromium: Any) -> None:
+    simulate(tmp_path)
+    pl.read_parquet(tmp_path / "updates.parquet").drop("outcome").write_parquet(tmp_path / "updates.parquet")
+    with serving(tmp_path) as watch:
+        shown = Browser(chromium.new_page(), watch.address)
+        shown.wait_for("gone")
+        assert shown.page.locator("#state").inner_text().startswith("fedfa watch met an error; the terminal")
+        shown.page.close()

@@ -7,6 +7,7 @@ from pathlib import Path
 from statistics import mean, median
 from typing import Any
 
+import polars as pl
 import pytest
 
 import fedfa
@@ -113,7 +114,7 @@ def test_availability_windows_open_for_their_fraction() -> None:
 def test_traces_come_from_a_file_too(tmp_path: Path) -> None:
     file = tmp_path / "seconds.json"
     file.write_text(json.dumps([2, 4]))
-    assert {Trace(file=str(file), scale=0.5).at(u) for u in GRID} == {1.0, 2.0}
+    assert {Trace(file=str(file), scale=0.5).resolved().at(u) for u in GRID} == {1.0, 2.0}
 
 
 @pytest.mark.parametrize(
@@ -135,7 +136,7 @@ def test_traces_come_from_a_file_too(tmp_path: Path) -> None:
 )
 def test_wrong_weather_is_named(table: dict[str, Any], message: str) -> None:
     with pytest.raises(fedfa.ConfigError) as caught:
-        build(Weather, table, "w")
+        build(Weather, table, "w").resolved()
     assert message in str(caught.value)
 
 
@@ -188,6 +189,19 @@ def test_a_record_of_steady_clients_repeats_the_whole_run(tmp_path: Path) -> Non
         assert row["seconds"] - row["dispatched_seconds"] == pytest.approx(pace[row["client"]], abs=1e-9)
 
 
+def test_what_was_lost_or_failed_in_the_record_is_lost(tmp_path: Path) -> None:
+    """What the server refused came back all the same."""
+    run = record(tmp_path, Weather(), updates=40)
+    outcomes = ["lost: no answer in time", "failed: KeyError: 'x'", "refused: lost its way", "accepted"]
+    told = pl.Series("outcome", [outcomes[number % 4] for number in range(len(run.updates))])
+    run.updates.with_columns(told).write_parquet(tmp_path / "record" / "updates.parquet")
+    measured = Record(str(tmp_path / "record")).measured()
+    flags = {client: iter(lost) for client, lost in measured.lost.items()}
+    expected = zip(run.updates["dispatch"], run.updates["client"], told, strict=True)
+    for _, client, outcome in sorted(expected):
+        assert next(flags[client]) == outcome.startswith(("lost:", "failed:"))
+
+
 def test_beyond_the_record_clients_draw_from_it(tmp_path: Path) -> None:
     run = record(tmp_path, Weather(jitter=0.5, dropout=0.2))
     forecast = Weather(speed=Record(str(tmp_path / "record"))).forecast(0, 10**6)
@@ -215,9 +229,9 @@ def test_records_that_cannot_be_weather_are_named(tmp_path: Path) -> None:
     with pytest.raises(fedfa.RecordError, match="holds no finished run"):
         weather_from(f"record:{tmp_path}")
     record(tmp_path, Weather(), updates=20)
-    known = Record(str(tmp_path / "record"))
-    assert Record(known.folder, known.digest) == known
+    known = Record(str(tmp_path / "record")).resolved()
+    assert Record(known.folder, known.digest).resolved() == known
     with pytest.raises(fedfa.ConfigError, match="holds other times"):
-        Record(known.folder, "0" * 16)
+        Record(known.folder, "0" * 16).resolved()
     with pytest.raises(fedfa.ConfigError, match=r"w: speed\.kind = 'record': measured times include sending"):
         build(Weather, {"speed": {"kind": "record", "folder": known.folder}, "uplink": "constant"}, "w")

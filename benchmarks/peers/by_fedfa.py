@@ -21,12 +21,15 @@ executor = make_executor("auto", task, 0)
 
 def run(rounds: int) -> tuple[float, float]:
     """Trainings per second, and the last accuracy."""
-    strategy = (
-        fedfa.FedBuff(concurrency=COHORT, buffer=BUFFER) if JOB.mode == "fedbuff" else fedfa.FedAvg(concurrency=COHORT)
-    )
+    strategy = fedfa.FedAvg(concurrency=COHORT)
+    if JOB.mode == "fedbuff":
+        strategy = fedfa.FedBuff(concurrency=COHORT, buffer=BUFFER, refill="batch", staleness="constant")
     with TemporaryDirectory() as folder:
         begun = time.perf_counter()
-        done = fedfa.simulate(strategy, task, stop=fedfa.Stop(updates=rounds * COHORT), engine={"evaluate_every": COHORT, "executor": executor}, out=Path(folder) / "run")  # fmt: skip
+        done = fedfa.simulate(
+            strategy, task, stop=fedfa.Stop(updates=rounds * COHORT), engine={"evaluate_every": COHORT},
+            executor=executor, out=Path(folder) / "run",
+        )  # fmt: skip
         return rounds * COHORT / (time.perf_counter() - begun), done.final_accuracy
 
 

@@ -8,9 +8,7 @@ from flwr.clientapp import ClientApp
 from task import task
 from torch import nn
 
-from fedfa.deployment.flower import client_app
-from fedfa.executors.base import Trained
-from fedfa.recipes.kitchen import Order
+from fedfa.deployment.flower import Trained, TrainRequest, client_app
 
 app = ClientApp()
 
@@ -20,12 +18,12 @@ def _(message: Message, context: Context) -> Message:
     """Only now are the width known, and where to note when which dispatch was done and at what cost so far."""
     config = context.run_config
 
-    def train(module: nn.Module, order: Order, node: Any) -> Trained:
+    def train(module: nn.Module, request: TrainRequest, node: Any) -> Trained:
         with torch.no_grad():
             for parameter in module.parameters():
                 parameter.add_(0.01)
         with Path(f"{config['out']}.trained").open("a") as trace:
-            trace.write(f"{order.dispatch} {time.time()} {time.process_time()}\n")
+            trace.write(f"{request.dispatch} {time.time()} {time.process_time()}\n")
         return Trained(None, 10, 1.0, 0.5)
 
     return client_app(model=task(int(config["width"])).model, train=train)(message, context)

@@ -14,7 +14,7 @@ from flwr.serverapp import Grid, ServerApp
 from task import task
 
 from fedfa import Task
-from fedfa.deployment.flower.server import serve
+from fedfa.deployment.flower import serve
 from fedfa.deployment.settings import settings_of
 
 app = ServerApp()

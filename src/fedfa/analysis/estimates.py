@@ -1,8 +1,8 @@
 """The constants of the paper's bound, measured on a finished run.
 
 Models are not recorded. But a run is deterministic: run once more from its config.toml it publishes the same models,
-some of which are kept this time. At these, a gradient of every client gives the constants (``fedfa.analysis.gradients``) of
-``fedfa.analysis.theory``.
+some of which are kept this time. At these, a gradient of every client gives the constants (``gradients.py``) of
+``theory.py``.
 """
 
 import itertools

@@ -6,8 +6,8 @@
 
 for a constant local step eta_l, provided that eta_g eta_l Q <= 1/L. Q local steps; tau_max counts from 1 and includes
 the time a result spends in the window (see ``oldest``); G bounds |grad F_k|^2; sigma_l^2 and sigma_g^2 bound the
-variance of a client's gradient within and across clients; L is the smoothness constant. ``fedfa.analysis.estimates`` measures
-these constants on a finished run.
+variance of a client's gradient within and across clients; L is the smoothness constant. ``estimates.py``
+measures these constants on a finished run.
 
 Two points of the paper's proof to know before relying on it. It replaces the bases of all results in the window by
 the oldest one, which no run does. And G bounds gradients along the whole run: where the iterates diverge there is no

@@ -76,9 +76,12 @@ def measure(options: Options, tell: Tell) -> list[Row]:
     executors = {name: make_executor(name, task, 0) for name in ("inline", "batched")}
 
     def ours(name: str) -> float:
-        strategy = fedfa.FedBuff(concurrency=IN_FLIGHT, buffer=BUFFER)
+        strategy = fedfa.FedBuff(concurrency=IN_FLIGHT, buffer=BUFFER, refill="batch", staleness="constant")
         with TemporaryDirectory() as folder:
-            run = fedfa.simulate(strategy, task, stop=fedfa.Stop(updates=UPDATES), engine={"evaluate_every": EVERY}, executor=executors[name], out=Path(folder) / "run")  # fmt: skip
+            run = fedfa.simulate(
+                strategy, task, stop=fedfa.Stop(updates=UPDATES), engine={"evaluate_every": EVERY},
+                executor=executors[name], out=Path(folder) / "run",
+            )  # fmt: skip
         return run.final_accuracy
 
     def learning(name: str, way: Callable[[], float]) -> None:

@@ -57,9 +57,11 @@ def paper(
         if as_json:
             print(json.dumps([{"name": one.name, "title": one.title, "tasks": one.tasks} for one in RECIPES]))
         return
+    from fedfa.bench import choose
     from fedfa.cli.progress import counted_progress
-    from fedfa.recipes.kitchen import choose, make, standing
+    from fedfa.recipes.kitchen import make
     from fedfa.recipes.markdown import check_markdown
+    from fedfa.watch.view import standing
 
     if jobs is not None and jobs < 1:
         raise ConfigError(f"--jobs {jobs}: must be at least 1")

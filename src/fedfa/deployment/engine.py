@@ -23,9 +23,9 @@ from fedfa.deployment.transport import Event, Failure, Nodes, TrainRequest, Tran
 from fedfa.errors import RecordError, in_a_line, require
 from fedfa.files import atomic
 from fedfa.learning.task import Task
+from fedfa.runs.live import Live
 from fedfa.runs.recorder import Outcome
 from fedfa.runs.run import INTERRUPTED, Run
-from fedfa.runs.live import Live
 from fedfa.runs.store import CHECKPOINT, is_finished, read_run, write_run
 from fedfa.strategies.base import Strategy
 
@@ -89,7 +89,7 @@ class Deployment(DeploymentState):
                 return self._finish(ended)
         except BaseException as error:
             stopped = isinstance(error, KeyboardInterrupt)
-            self._live.end(self, INTERRUPTED if stopped else in_a_line(error))
+            self._live.end(self, None if stopped else in_a_line(error))
             if stopped and len(self.record.evaluations):
                 write_run(self.run_folder, self.so_far(INTERRUPTED, self._command))
             raise

@@ -79,7 +79,7 @@ def replay_journal(folder: Path, strategy_class: str | None = None) -> Replayed:
                     version - flight.base_version,
                     strategy.version,
                     str(outcome),
-                )  # fmt: skip
+                )
             )
     if strategy is None:
         raise RecordError(f"{folder}: its journal is empty")

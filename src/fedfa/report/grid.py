@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from html import escape
 
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
@@ -41,15 +40,3 @@ class Grid:
         lines = [self.headers, ("---", *("---:" for _ in self.headers[1:])), *self.rows]
         table = "\n".join(f"| {' | '.join(cell.replace('|', '&#124;') for cell in line)} |" for line in lines)
         return "\n\n".join(filter(None, (f"### {self.title}", table, self.caption)))
-
-    def as_html(self) -> str:
-        head = "".join(f'<th scope="col">{escape(header)}</th>' for header in self.headers)
-        body = "".join(
-            f'<tr><th scope="row">{escape(row[0])}</th>{"".join(f"<td>{escape(cell)}</td>" for cell in row[1:])}</tr>'
-            for row in self.rows
-        )
-        caption = f'<p class="caption">{escape(self.caption)}</p>' if self.caption else ""
-        return (
-            f'<h3>{escape(self.title)}</h3><div class="scroll"><table><thead><tr>{head}</tr></thead>'
-            f"<tbody>{body}</tbody></table></div>{caption}"
-        )

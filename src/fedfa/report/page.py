@@ -1,22 +1,23 @@
 """One HTML file that tells the whole story of some runs, offline, and the same figures for paper beside it."""
 
-import json
 import math
 from collections.abc import Sequence
-from html import escape
 from pathlib import Path
 from statistics import fmean, stdev
+from typing import Any
+
+from jinja2 import Template
 
 from fedfa.errors import check, require
 from fedfa.files import atomic
 from fedfa.report.curves import accuracy_figure
 from fedfa.report.figures import label_figure, staleness_figure, time_to_target_figure
 from fedfa.report.interactive import as_plotly
-from fedfa.report.provenance import provenance_section
+from fedfa.report.provenance import provenance
 from fedfa.report.shapes import Figure, by_label, clock_of, colours, number, size_in_bytes
 from fedfa.report.static import save
 from fedfa.report.tables import BASELINE, Row, cells, explanation, headers, percent, summarise
-from fedfa.report.template import PAGE, POLICY, SCRIPT, STYLE
+from fedfa.report.templates import plotly, templates
 from fedfa.report.timeline import timeline_figure
 from fedfa.runs.run import Run
 
@@ -54,32 +55,24 @@ def build_figures(runs: Sequence[Run], target: float | None) -> list[Figure]:
 def render(runs: Sequence[Run], figures: Sequence[Figure], target: float | None, command: str) -> str:
     """The page as text."""
     rows = summarise(runs, target)
-    title = " vs. ".join(by_label(runs)) if len(rows) <= 3 else f"{len(rows)} strategies compared"
-    body = [
-        f"<h1>{escape(title)}</h1>",
-        f'<p class="about">{escape(_about(runs))}</p>',
-        f'<p class="verdict">{escape(verdict(rows, target))}</p>',
-        _table(rows, target),
-        *(f"<section>{figure_html(figure)}</section>" for figure in figures),
-        provenance_section(runs, command),
-    ]
-    return assemble(title, body, figures)
-
-
-def assemble(title: str, body: Sequence[str], figures: Sequence[Figure]) -> str:
-    """A page that needs nothing but itself, with these figures in the places that ``figure_html`` made for them."""
-    from plotly.offline import get_plotlyjs
-
-    data = {figure.name: as_plotly(figure) for figure in figures}
-    return PAGE.substitute(
-        policy=POLICY,
-        title=escape(f"fedfa: {title}"),
-        style=STYLE,
-        body="\n".join(body),
-        plotly=get_plotlyjs(),
-        figures=json.dumps(data, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c"),
-        script=SCRIPT,
+    palette = colours(row.label for row in rows)
+    return offline_page(
+        templates().get_template("report.html"),
+        title=" vs. ".join(by_label(runs)) if len(rows) <= 3 else f"{len(rows)} strategies compared",
+        figures=figures,
+        about=_about(runs),
+        verdict=verdict(rows, target),
+        headers=headers(target),
+        rows=[{"label": row.label, "colour": palette[row.label], "cells": cells(row, target)[1:]} for row in rows],
+        explanation=explanation(rows, target),
+        made_by=provenance(runs, command),
     )
+
+
+def offline_page(template: Template, title: str, figures: Sequence[Figure], **values: Any) -> str:
+    """A page that needs nothing but itself, from a template that extends ``offline.html``."""
+    drawings = {figure.name: as_plotly(figure) for figure in figures}
+    return template.render(title=title, figures=figures, drawings=drawings, plotly=plotly(), **values)
 
 
 def _about(runs: Sequence[Run]) -> str:
@@ -168,39 +161,3 @@ def _best(row: Row) -> str:
         return f"{row.label} was never evaluated"
     mean = "" if row.seeds == 1 else ", a mean over seeds"
     return f"The best accuracy of {row.label} was {100 * row.best_mean:.1f} %{mean}"
-
-
-def _table(rows: Sequence[Row], target: float | None) -> str:
-    palette = colours(row.label for row in rows)
-    head = "".join(f'<th scope="col">{_lines(header)}</th>' for header in headers(target))
-    lines = []
-    for row in rows:
-        label, *rest = cells(row, target)
-        swatch = f'<span class="swatch" style="background:{palette[row.label]}"></span>'
-        lines.append(
-            f'<tr><th scope="row">{swatch}{escape(label).replace(":", ":<wbr>")}</th>{"".join(map(_cell, rest))}</tr>'
-        )
-    return (
-        f'<div class="scroll"><table id="summary"><thead><tr>{head}</tr></thead><tbody>{"".join(lines)}</tbody></table>'
-        f'</div><p class="caption">{escape(explanation(rows, target))}</p>'
-    )
-
-
-def _cell(text: str) -> str:
-    first, *more = text.split("\n")
-    return f"<td>{escape(first)}{''.join(f'<br><small>{escape(line)}</small>' for line in more)}</td>"
-
-
-def _lines(text: str) -> str:
-    return escape(text).replace("\n", "<br>")
-
-
-def figure_html(figure: Figure, heading: str = "h2") -> str:
-    """The place of a figure on a page, with its caption."""
-    name, title = escape(figure.name), escape(figure.title)
-    files = " ".join(f'<a href="figures/{name}.{kind}">{kind.upper()}</a>' for kind in ("pdf", "png"))
-    return (
-        f"<figure><{heading}>{title}</{heading}>"
-        f'<div class="plot" id="{name}" role="img" aria-label="{title}"></div>'
-        f'<figcaption>{escape(figure.caption)} <span class="files">{files}</span></figcaption></figure>'
-    )

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Sequence
-from html import escape
+from dataclasses import dataclass
 from typing import Any
 
 from fedfa.report.shapes import by_label, clock_of, number
@@ -12,92 +12,81 @@ MOST_OPEN = 10
 """Longer lists of runs start folded."""
 
 
-def provenance_section(runs: Sequence[Run], command: str) -> str:
+@dataclass(frozen=True, slots=True)
+class Group:
+    """A value, and the runs that have it."""
+
+    text: str
+    runs: list[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """How one run ended."""
+
+    label: str
+    cells: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Provenance:
+    """What ``provenance.html`` shows."""
+
+    commands: list[str]
+    strategies: list[tuple[str, str]]
+    """By label: the settings that set this strategy apart."""
+    shared_settings: str
+    """What all strategies have the same."""
+    weather: list[Group]
+    executor: list[Group]
+    machine: list[Group]
+    clock: str
+    """The header of the runs' own time."""
+    endings: list[Ending]
+    fold_endings: bool
+    configuration: str
+    """The resolved experiment as JSON, as far as the runs have the same; empty where there is none."""
+
+
+def provenance(runs: Sequence[Run], command: str) -> Provenance:
     """Settings that differ, settings that do not, where it ran, how it ended, and the command."""
-    firsts = [group[0] for group in by_label(runs).values()]
-    parts = [
-        "<section><h2>How it was run</h2>",
-        "<h3>Command</h3>",
-        _commands(runs, command),
-        "<h3>Strategies</h3>",
-        _strategies(firsts),
-        "<h3>Weather</h3>",
-        *_per_value(runs, "weather"),
-        "<h3>Executor and machine</h3>",
-        *_per_value(runs, "executor"),
-        *_per_value(runs, "machine"),
-        _endings(runs),
-        *_configuration(runs),
-        "</section>",
-    ]
-    return "\n".join(parts)
+    groups = by_label(runs)
+    firsts = [group[0] for group in groups.values()]
+    recorded = dict.fromkeys(text for run in runs if (text := run.manifest.get("command")))
+    settings = [run.manifest["strategy"] for run in firsts]
+    same = shared(settings) if len(firsts) > 1 else {}
+    config = shared([run.config for run in runs])
+    return Provenance(
+        commands=[command] if command else list(recorded),
+        strategies=[
+            (run.label, _inline({key: value for key, value in own.items() if key not in same}))
+            for run, own in zip(firsts, settings, strict=True)
+        ],
+        shared_settings=_inline(same) if same else "",
+        weather=_per_value(runs, "weather"),
+        executor=_per_value(runs, "executor"),
+        machine=_per_value(runs, "machine"),
+        clock="Virtual (s)" if clock_of(runs) == "virtual" else "Clock (s)",
+        endings=[_ending(run) for group in groups.values() for run in group],
+        fold_endings=len(runs) > MOST_OPEN,
+        configuration=json.dumps(config, indent=2, default=str, ensure_ascii=False) if config else "",
+    )
 
 
-def _commands(runs: Sequence[Run], command: str) -> str:
-    found = [command] if command else list(dict.fromkeys(filter(None, (run.manifest.get("command") for run in runs))))
-    if not found:
-        return '<p class="caption">Started from Python; no command was recorded.</p>'
-    return _code("\n".join(found), "command")
-
-
-def _strategies(runs: Sequence[Run]) -> str:
-    """What sets the strategies apart, by label, and below it what they share."""
-    settings = [run.manifest["strategy"] for run in runs]
-    same = shared(settings) if len(runs) > 1 else {}
-    lines = [
-        f'<tr><th scope="row">{escape(run.label).replace(":", ":<wbr>")}</th>'
-        f'<td class="text wide">{escape(_inline({k: v for k, v in own.items() if k not in same}))}</td></tr>'
-        for run, own in zip(runs, settings, strict=True)
-    ]
-    head = '<thead><tr><th scope="col">Strategy</th><th scope="col" style="text-align:left">Settings</th></tr></thead>'
-    table = f'<div class="scroll"><table>{head}<tbody>{"".join(lines)}</tbody></table></div>'
-    return table + (f'<p class="caption">Shared by all: {escape(_inline(same))}.</p>' if same else "")
-
-
-def _per_value(runs: Sequence[Run], key: str) -> list[str]:
-    """The value once where all runs agree, else each with the runs that have it."""
+def _per_value(runs: Sequence[Run], key: str) -> list[Group]:
     groups: dict[str, list[str]] = {}
     for run in runs:
         value = run.manifest[key]
         text = _inline(value) if isinstance(value, dict) else str(value)
         groups.setdefault(text, []).append(f"{run.label} seed {run.seed}")
-    if len(groups) == 1:
-        return [f"<p>{escape(text)}</p>" for text in groups]
-    return [f"<p>{escape(text)} <small>({escape(', '.join(names))})</small></p>" for text, names in groups.items()]
+    return [Group(text, names) for text, names in groups.items()]
 
 
-def _endings(runs: Sequence[Run]) -> str:
-    names = (
-        "Run",
-        "Seed",
-        "Virtual (s)" if clock_of(runs) == "virtual" else "Clock (s)",
-        "Wall (s)",
-        "Accepted",
-        "Not accepted",
-        "Ended",
-    )
-    head = "".join(f'<th scope="col">{name}</th>' for name in names)
-    lines = []
-    for run in (run for group in by_label(runs).values() for run in group):
-        accepted, ended = len(run.accepted), str(run.manifest["ended"])
-        times = (number(run.seconds), number(run.manifest["wall_seconds"]))
-        values = (str(run.seed), *times, f"{accepted:,}", f"{len(run.updates) - accepted:,}", escape(ended))
-        rest = "".join(f"<td>{value}</td>" for value in values)
-        label = escape(run.label).replace(":", ":<wbr>")
-        lines.append(f'<tr><th scope="row">{label}</th>{rest}</tr>')
-    table = f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{"".join(lines)}</tbody></table></div>'
-    fold = "" if len(runs) > MOST_OPEN else " open"
-    return f"<details{fold}><summary>Runs and how they ended</summary>{table}</details>"
-
-
-def _configuration(runs: Sequence[Run]) -> list[str]:
-    """The resolved experiment, as far as the runs have the same."""
-    same = shared([run.config for run in runs])
-    if not same:
-        return []
-    what = "Configuration" if len(runs) == 1 else "Configuration shared by all runs"
-    text = json.dumps(same, indent=2, default=str, ensure_ascii=False)
-    return [f"<details><summary>{what}</summary>{_code(text, 'configuration')}</details>"]
+def _ending(run: Run) -> Ending:
+    accepted = len(run.accepted)
+    times = (number(run.seconds), number(run.manifest["wall_seconds"]))
+    counts = (f"{accepted:,}", f"{len(run.updates) - accepted:,}")
+    return Ending(run.label, (str(run.seed), *times, *counts, str(run.manifest["ended"])))
 
 
 def shared(settings: Sequence[dict[str, Any]]) -> dict[str, Any]:
@@ -124,7 +113,3 @@ def _value(value: Any) -> str:
     if isinstance(value, dict):
         return "{" + _inline(value) + "}"
     return value if isinstance(value, str) else json.dumps(value, default=str)
-
-
-def _code(text: str, name: str) -> str:
-    return f'<pre id="{name}"><code>{escape(text)}</code></pre>'

@@ -20,9 +20,9 @@ from fedfa.errors import EngineError, in_a_line
 from fedfa.executors.base import NOTHING, Executor
 from fedfa.learning.base import EngineTask
 from fedfa.learning.device import CPU, as_array
+from fedfa.runs.live import Live
 from fedfa.runs.recorder import TAKEN, Outcome
 from fedfa.runs.run import INTERRUPTED, Run
-from fedfa.runs.live import Live
 from fedfa.runs.stop import Stop
 from fedfa.simulation.settings import EngineSettings
 from fedfa.simulation.state import SimulatedFlight, SimulationState
@@ -79,7 +79,7 @@ class Simulation(SimulationState):
                 return self._run(resume)
         except BaseException as error:
             if self._live:
-                self._live.end(self, INTERRUPTED if isinstance(error, KeyboardInterrupt) else in_a_line(error))
+                self._live.end(self, None if isinstance(error, KeyboardInterrupt) else in_a_line(error))
             raise
         finally:
             gc.set_threshold(*thresholds)

@@ -17,6 +17,7 @@ import polars as pl
 
 from fedfa.errors import ConfigError, check, require
 from fedfa.randomness import DROPOUT, JITTER, LINK, MEASURED, PHASE, SPEED, keyed, uniform
+from fedfa.runs.recorder import Outcome
 from fedfa.runs.store import find_run
 from fedfa.settings import build
 from fedfa.simulation.distributions import DISTRIBUTIONS, PAPER, Distribution, Exponential, Phones, Trace, phones
@@ -67,12 +68,13 @@ def measured(folder: str) -> Measured:
     """The times in a run's folder; an answer that came twice counts once."""
     updates = find_run(Path(folder)).updates
     check(len(updates) > 0, "folder", folder, "nobody has answered in that run; give another")
+    unanswered = [text for text in updates["outcome"].unique() if Outcome.parse(text).kind in ("lost", "failed")]
     work = (
         updates.select(
             "client",
             "dispatch",
             seconds=(pl.col("seconds") - pl.col("dispatched_seconds")).clip(1e-9),
-            lost=pl.col("outcome").str.contains("^(lost|failed):"),
+            lost=pl.col("outcome").is_in(unanswered),
         )
         .unique("dispatch", keep="first", maintain_order=True)
         .sort("client", "dispatch")
@@ -178,7 +180,7 @@ def _named(name: str) -> Weather:
         down, up = zip(*phones()["links"], strict=True)
         return Weather(speed=Phones(), downlink=Trace(values=down), uplink=Trace(values=up))
     known = {"paper": Exponential} | {kind: cls for kind, cls in DISTRIBUTIONS.items() if cls not in (Trace, Phones)}
-    require(name in known, f"weather = {name!r}: must be one of {', '.join(known)}, phones, record:FOLDER")
+    check(name in known, "weather", name, f"must be one of {', '.join(known)}, phones, record:FOLDER")
     return Weather(speed=known[name]())
 
 

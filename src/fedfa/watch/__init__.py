@@ -1,9 +1,9 @@
 """``fedfa watch``: a page on this machine that shows runs while they go, and finished ones as they ended.
 
 runs.py     what a folder holds: live.json of runs under way, records of finished ones
-view.py     one run as numbers, tables and figures
+view.py     one run as numbers and tables; figures.py: its figures; words.py: numbers as text
 metrics.py  all runs as text for Prometheus
-page.py     the page that asks for the view once a second
+assets/     the page that asks for the view once a second
 server.py   who may ask, and what is answered
 """
 

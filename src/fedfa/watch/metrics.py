@@ -4,6 +4,10 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
+from fedfa.runs.recorder import ACCEPTED
+from fedfa.runs.snapshot import Snapshot
+from fedfa.watch.runs import Seen
+
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 _Sample = tuple[str, dict[str, Any], float]
@@ -32,12 +36,13 @@ _HELP = {
 }
 
 
-def metrics(runs: dict[str, dict[str, Any]]) -> str:
+def metrics(runs: dict[str, Seen]) -> str:
     """All metrics of all runs; each run is told apart by its folder."""
     samples: dict[str, list[_Sample]] = {name: [] for name in _HELP}
-    for run, state in runs.items():
-        for name, (suffix, labels, value) in _samples(state):
-            samples[name].append((suffix, {"run": run} | labels, value))
+    for name, run in runs.items():
+        samples["fedfa_run_finished"].append(("", {"run": name}, run.state == "finished"))
+        for metric, (suffix, labels, value) in _samples(run.snapshot) if run.snapshot else ():
+            samples[metric].append((suffix, {"run": name} | labels, value))
     lines: list[str] = []
     for name, found in samples.items():
         kind, meaning = _HELP[name]
@@ -46,29 +51,27 @@ def metrics(runs: dict[str, dict[str, Any]]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _samples(state: dict[str, Any]) -> Iterator[tuple[str, _Sample]]:
-    yield "fedfa_run_finished", ("", {}, state["state"] == "finished")
-    if "accepted" not in state:
-        return
-    about = {key: state[key] for key in ("label", "task", "seed", "clock")} | {"strategy": state["strategy"]["name"]}
-    yield "fedfa_run_info", ("", about, 1)
-    if "written" in state:
-        yield "fedfa_run_news_timestamp_seconds", ("", {}, state["written"])
-    yield "fedfa_run_clock_seconds", ("", {}, state["seconds"])
-    yield "fedfa_run_done_ratio", ("", {}, state["share_done"])
-    for outcome, count in state["outcomes"].items():
+def _samples(run: Snapshot) -> Iterator[tuple[str, _Sample]]:
+    about, totals = run.about, run.totals
+    info = {"label": about.label, "task": about.task, "seed": about.seed, "clock": about.clock}
+    yield "fedfa_run_info", ("", info | {"strategy": about.strategy["name"]}, 1)
+    if run.written is not None:
+        yield "fedfa_run_news_timestamp_seconds", ("", {}, run.written)
+    yield "fedfa_run_clock_seconds", ("", {}, run.seconds)
+    yield "fedfa_run_done_ratio", ("", {}, run.share_done)
+    for outcome, count in totals.outcomes.items():
         yield "fedfa_updates_total", ("", {"outcome": outcome}, count)
-    yield "fedfa_version", ("", {}, state["version"])
-    for *_, accuracy, loss in state["evaluations"][-1:]:
-        yield "fedfa_accuracy", ("", {}, accuracy)
-        yield "fedfa_loss", ("", {}, loss)
-    yield "fedfa_in_flight", ("", {}, state["in_flight"])
-    for _, _, started, _ in state["longest"][:1]:
-        yield "fedfa_in_flight_longest_seconds", ("", {}, state["seconds"] - started)
-    yield "fedfa_staleness", ("_sum", {}, state["staleness"]["sum"])
-    yield "fedfa_staleness", ("_count", {}, state["outcomes"]["accepted"])
-    yield "fedfa_bytes_total", ("", {"direction": "received"}, state["bytes_up"])
-    yield "fedfa_bytes_total", ("", {"direction": "sent"}, state["bytes_down"])
+    yield "fedfa_version", ("", {}, run.version)
+    for last in totals.evaluations[-1:]:
+        yield "fedfa_accuracy", ("", {}, last.accuracy)
+        yield "fedfa_loss", ("", {}, last.loss)
+    yield "fedfa_in_flight", ("", {}, run.in_flight)
+    for first in run.longest[:1]:
+        yield "fedfa_in_flight_longest_seconds", ("", {}, run.seconds - first.started)
+    yield "fedfa_staleness", ("_sum", {}, totals.staleness.sum)
+    yield "fedfa_staleness", ("_count", {}, totals.outcomes[ACCEPTED])
+    yield "fedfa_bytes_total", ("", {"direction": "received"}, totals.bytes_up)
+    yield "fedfa_bytes_total", ("", {"direction": "sent"}, totals.bytes_down)
 
 
 def _labels(labels: dict[str, Any]) -> str:

@@ -3,9 +3,11 @@
 import hmac
 import ipaddress
 import json
+import logging
 import os
 import secrets
 import socket
+import sys
 from functools import cache
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -13,18 +15,21 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs
 
-from fedfa.errors import ConfigError, require
+from fedfa.errors import ConfigError, in_a_line, require
+from fedfa.report.templates import asset, plotly, templates
 from fedfa.watch.metrics import CONTENT_TYPE, metrics
-from fedfa.watch.page import PAGE, POLICY, SCRIPT
 from fedfa.watch.runs import Runs
 from fedfa.watch.view import view
+
+logger = logging.getLogger("fedfa")
 
 TOKEN = "FEDFA_WATCH_TOKEN"
 """The environment variable for a token that stays the same, as Prometheus needs it."""
 SHORTEST_TOKEN = 16
 
 _HEADERS = {
-    "Content-Security-Policy": POLICY,
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'unsafe-inline'; img-src data: blob:; "
+    "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
     "Referrer-Policy": "no-referrer",
@@ -53,7 +58,7 @@ class Watch:
         class Handler(_Handler):
             pass
 
-        Handler.runs, Handler.token = runs, token.encode()
+        Handler.runs, Handler.token, Handler.failing = runs, token.encode(), {}
         kind = type("Server", (_Server,), {"address_family": socket.AF_INET6 if ":" in host else socket.AF_INET})
         try:
             self.server = kind((host, port), Handler)
@@ -79,7 +84,10 @@ class _Server(ThreadingHTTPServer):
     daemon_threads = True
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A browser that goes away in the middle of an answer is nothing to report."""
+        """What went wrong while an answer was sent. A browser that goes away in the middle of it is no error."""
+        error = sys.exception()
+        if not isinstance(error, ConnectionError | TimeoutError):
+            logger.error("fedfa watch: an answer could not be sent", exc_info=error)
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -87,30 +95,47 @@ class _Handler(BaseHTTPRequestHandler):
     timeout = 30
     runs: Runs
     token: bytes
+    failing: dict[str, str]
+    """What cannot be shown at present, and why."""
 
     def do_GET(self) -> None:
         if not _is_loopback(_without_port(self.headers.get("Host", ""))):
-            return self._answer(HTTPStatus.FORBIDDEN, b"asked for under a name that is not this machine's\n")
+            return self._send(HTTPStatus.FORBIDDEN, b"asked for under a name that is not this machine's\n")
         path, _, query = self.path.partition("?")
         _, token, *rest = f"{path}/".split("/", 2)
         if not hmac.compare_digest(token.encode("utf-8", "replace"), self.token):
-            return self._answer(HTTPStatus.NOT_FOUND, b"not found; use the whole address that 'fedfa watch' printed\n")
-        match rest[0].removesuffix("/"):
+            return self._send(HTTPStatus.NOT_FOUND, b"not found; use the whole address that 'fedfa watch' printed\n")
+        what = rest[0].removesuffix("/")
+        try:
+            answer = self._answer(what, query)
+        except Exception as error:
+            if self.failing.get(what) != (said := in_a_line(error)):  # the page asks again every second
+                logger.exception("fedfa watch: %s cannot be shown (%s)", what or "the page", said)
+            self.failing[what] = said
+            return self._send(HTTPStatus.INTERNAL_SERVER_ERROR, b"an error; the terminal of 'fedfa watch' says which\n")
+        self.failing.pop(what, None)
+        if answer is None:
+            return self._send(HTTPStatus.NOT_FOUND, b"not found\n")
+        text, kind = answer
+        return self._send(HTTPStatus.OK, text.encode(), kind)
+
+    def _answer(self, what: str, query: str) -> tuple[str, str] | None:
+        """Text and type of what is asked for; None where there is no such thing."""
+        match what:
             case "":
-                return self._answer(HTTPStatus.OK, PAGE.encode(), "text/html; charset=utf-8")
+                return _page(), "text/html; charset=utf-8"
             case "data.json":
                 run = parse_qs(query).get("run", [""])[0]
                 shown = view(run, self.runs.look(), str(self.runs.folder), self.runs.left_out)
-                text = json.dumps(shown, allow_nan=False, separators=(",", ":"))
-                return self._answer(HTTPStatus.OK, text.encode(), "application/json")
+                return json.dumps(shown, allow_nan=False, separators=(",", ":")), "application/json"
             case "metrics":
-                return self._answer(HTTPStatus.OK, metrics(self.runs.look()).encode(), CONTENT_TYPE)
+                return metrics(self.runs.look()), CONTENT_TYPE
             case "watch.js":
-                return self._answer(HTTPStatus.OK, SCRIPT.encode(), "text/javascript; charset=utf-8")
+                return _script(), "text/javascript; charset=utf-8"
             case "plotly.js":
-                return self._answer(HTTPStatus.OK, _plotly(), "text/javascript; charset=utf-8")
+                return plotly(), "text/javascript; charset=utf-8"
             case _:
-                return self._answer(HTTPStatus.NOT_FOUND, b"not found\n")
+                return None
 
     def __getattr__(self, name: str) -> Any:
         """Whatever else is asked than GET."""
@@ -120,9 +145,9 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _refuse(self) -> None:
         self.close_connection = True  # what it wanted to send is not read
-        self._answer(HTTPStatus.METHOD_NOT_ALLOWED, b"only GET\n", Allow="GET")
+        self._send(HTTPStatus.METHOD_NOT_ALLOWED, b"only GET\n", Allow="GET")
 
-    def _answer(self, status: HTTPStatus, body: bytes, kind: str = "text/plain; charset=utf-8", **more: str) -> None:
+    def _send(self, status: HTTPStatus, body: bytes, kind: str = "text/plain; charset=utf-8", **more: str) -> None:
         self.send_response(status)
         for name, value in ({"Content-Type": kind, "Content-Length": str(len(body))} | _HEADERS | more).items():
             self.send_header(name, value)
@@ -151,7 +176,10 @@ def _without_port(host: str) -> str:
 
 
 @cache
-def _plotly() -> bytes:
-    from plotly.offline import get_plotlyjs
+def _page() -> str:
+    return templates("fedfa.watch").get_template("watch.html").render()
 
-    return get_plotlyjs().encode()
+
+@cache
+def _script() -> str:
+    return asset("figures.js") + asset("watch.js", "fedfa.watch")

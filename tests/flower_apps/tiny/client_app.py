@@ -16,9 +16,8 @@ from flwr.clientapp import ClientApp
 from task import model
 from torch import nn
 
-from fedfa.deployment.flower import client_app
+from fedfa.deployment.flower import Trained, client_app
 from fedfa.deployment.transport import TrainRequest
-from fedfa.executors.base import Trained
 
 
 def train(module: nn.Module, order: TrainRequest, node: dict) -> Trained:
