@@ -12,13 +12,12 @@ import torch
 
 import fedfa
 from fedfa.bench import MEASUREMENTS, Options, aggregation, as_grid, base, choose, engine, growth
-from fedfa.deployment.journal import Entry
 from fedfa.errors import ConfigError
 from fedfa.report.interactive import as_plotly
 from fedfa.report.shapes import Figure, Line, Note, Rule
 from fedfa.report.static import draw
 from fedfa.strategies.base import Flight, Update
-from fedfa.strategies.vectors import Window
+from fedfa.strategies.vectors import Summand, Window
 
 WITHOUT_GPU = pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a GPU")
 
@@ -152,7 +151,7 @@ def test_work_per_arrival_is_flat_in_the_window(length: int, arrivals: int) -> N
         for number in range(size + arrivals):
             if number == size:
                 Counted.elements = 0
-            window.add(Entry(results[number % 7]))
+            window.add(Summand(results[number % 7]))
         read[size] = Counted.elements / arrivals / length
     assert read[4] == pytest.approx(2.25, rel=0.05)
     assert read[100] == pytest.approx(2.25, rel=0.05)
@@ -196,7 +195,7 @@ def test_options_know_how_many_turns() -> None:
 
 
 @pytest.mark.parametrize("name", aggregation.BYTES)
-def test_rules_can_be_sharded_by_parameter_range_but_for_ports_cosine_and_deltas_step(name: str) -> None:
+def test_rules_can_be_sharded_by_parameter_range_but_for_ports_cosine_and_agreement(name: str) -> None:
     """docs/scale.md: each coordinate's new value depends on that coordinate, and on scalars that all shards know."""
     length, cut = 12, 5
     rng = np.random.default_rng(1)
@@ -213,4 +212,4 @@ def test_rules_can_be_sharded_by_parameter_range_but_for_ports_cosine_and_deltas
         return strategy.model
 
     shards = np.concatenate([last_model(slice(cut)), last_model(slice(cut, length))])
-    assert np.array_equal(last_model(slice(length)), shards) == (name not in ("port", "fedfa-delta"))
+    assert np.array_equal(last_model(slice(length)), shards) == (name not in ("port", "fedfa-agree"))

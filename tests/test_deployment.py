@@ -10,6 +10,7 @@ from dataclasses import fields, replace
 from itertools import pairwise
 from pathlib import Path
 from queue import SimpleQueue
+from typing import Any
 
 import numpy as np
 import pytest
@@ -23,12 +24,10 @@ from fedfa import (
     PortNonUrgent,
     PortUrgent,
     RecordError,
-    Stop,
     Strategy,
     Task,
-    journal,
-    live,
 )
+from fedfa.deployment import journal
 from fedfa.deployment.app import KINDS, write_app
 from fedfa.deployment.engine import Deployment
 from fedfa.deployment.replay import replay_journal, verify_replay
@@ -37,6 +36,8 @@ from fedfa.deployment.transport import Answer, Event, Failure, Nodes, TrainReque
 from fedfa.errors import ConfigError
 from fedfa.executors.base import Trained
 from fedfa.report.page import write_report
+from fedfa.runs import live
+from fedfa.runs.recorder import Outcome
 from fedfa.runs.store import UNFINISHED, find_runs, is_begun, read_run
 from fedfa.settings import load_object
 from fedfa.strategies.registry import STRATEGIES
@@ -74,10 +75,22 @@ def good(order: TrainRequest, node: int = 0) -> list[Event]:
 
 
 def deploy(folder: Path, transport: Scripted, resume: bool = False, **settings: object) -> Deployment:
-    defaults = {"strategy": FedFaParam(concurrency=3, window=2), "stop": Stop(updates=12), "evaluate_every": 5}
-    run = Deployment(task=make_task(), transport=transport, folder=folder, **(defaults | settings))  # pyright: ignore
-    run.result = run.run(resume)  # pyright: ignore[reportAttributeAccessIssue]
+    run = deployment(folder, transport, resume=resume, **settings)
+    run.result = run.run()  # pyright: ignore[reportAttributeAccessIssue]
     return run
+
+
+def deployment(
+    folder: Path, transport: Scripted, *, strategy: Strategy | None = None, task: Task | None = None,
+    progress: Callable[[Deployment], None] = lambda run: None, **settings: Any,
+) -> Deployment:  # fmt: skip
+    defaults = {"out": str(folder), "evaluate_every": 5}
+    if not any(key.startswith("stop_") for key in settings):
+        defaults["stop_updates"] = 12
+    return Deployment(
+        strategy=strategy or FedFaParam(concurrency=3, window=2), task=task or make_task(), transport=transport,
+        settings=DeploymentSettings(**(defaults | settings)), progress=progress,
+    )  # fmt: skip
 
 
 def rows(folder: Path) -> list[dict]:
@@ -152,7 +165,7 @@ def faulty(order: TrainRequest, node: int) -> list[Event]:
         case 2:
             return [Answer(order.dispatch, replace(trained, params=trained.params[:-1]))]
         case 3:
-            return [Failure(order.dispatch, "failed: the client app raised (ZeroDivisionError)")]
+            return [Failure(order.dispatch, Outcome("failed", "the client app raised (ZeroDivisionError)"))]
         case 4:
             return [answer, answer]  # a repeat
         case 5:
@@ -178,9 +191,9 @@ def test_bad_answers_free_their_slots_and_are_told_in_the_record(tmp_path: Path)
 
 def test_a_node_that_fails_is_benched_twice_as_long_each_time(tmp_path: Path) -> None:
     def behave(order: TrainRequest, node: int) -> list[Event]:
-        return [Failure(order.dispatch, "failed: x")] if node == 100 else good(order)
+        return [Failure(order.dispatch, Outcome("failed", "x"))] if node == 100 else good(order)
 
-    deploy(tmp_path / "run", Scripted(2, behave), bench_seconds=0.05, stop=Stop(seconds=0.7), evaluate_every=10**6)
+    deploy(tmp_path / "run", Scripted(2, behave), bench_seconds=0.05, stop_seconds=0.7, evaluate_every=10**6)
     failed = [row for row in rows(tmp_path / "run") if row["outcome"] == "failed: x"]
     pauses = [b["dispatched_seconds"] - a["seconds"] for a, b in pairwise(failed)]
     assert len(pauses) >= 2
@@ -213,7 +226,7 @@ def test_a_node_that_leaves_gets_no_more_work(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("crash_at", [0, 1, 4, 7, 11])
-@pytest.mark.parametrize("checkpoints", [0.0, 1e9])
+@pytest.mark.parametrize("checkpoints", [1e-9, 1e9])
 @pytest.mark.parametrize(
     "make",
     [lambda: FedFaDelta(concurrency=3), lambda: FedAvg(concurrency=3), lambda: PortNonUrgent(concurrency=3, buffer=2)],
@@ -226,7 +239,7 @@ def test_a_killed_run_continues_where_it_was(
     states: list[str] = []
 
     def behave(order: TrainRequest, node: int) -> list[Event]:
-        return good(order) if order.dispatch % 5 else [Failure(order.dispatch, "failed: x")]
+        return good(order) if order.dispatch % 5 else [Failure(order.dispatch, Outcome("failed", "x"))]
 
     def watch(run: Deployment) -> None:
         states.append(state(run))
@@ -242,12 +255,10 @@ def test_a_killed_run_continues_where_it_was(
     before, states[:] = states[-1], []
 
     settings["strategy"] = make()
-    run = Deployment(
-        task=make_task(), transport=Scripted(3, behave), folder=tmp_path / "run", stop=Stop(updates=12), **settings
-    )  # pyright: ignore
+    run = deployment(tmp_path / "run", Scripted(3, behave), resume=True, **settings)
     note, replayed = run._note, []
     run._note = lambda *args, **facts: (replayed.append(state(run)), note(*args, **facts))[1]  # pyright: ignore
-    run.run(resume=True)
+    run.run()
     assert replayed[0] == before
     assert run.accepted == 12
     lost = [row for row in rows(tmp_path / "run") if row["outcome"] == "lost: the server was started again"]
@@ -276,7 +287,7 @@ def test_without_keep_updates_the_journal_stays_short_and_goes_in_the_end(tmp_pa
     def watch(run: Deployment) -> None:
         seen.append(len(journal.segments(tmp_path / "run" / journal.FOLDER)))
 
-    deploy(tmp_path / "run", Scripted(3, good), checkpoint_seconds=0.0, progress=watch)
+    deploy(tmp_path / "run", Scripted(3, good), checkpoint_seconds=1e-9, progress=watch)
     assert max(seen) == 1
     assert not (tmp_path / "run" / journal.FOLDER).exists()
     assert not (tmp_path / "run" / "checkpoint.npz").exists()
@@ -377,7 +388,7 @@ def test_missing_segments_are_noticed(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", [name for name in STRATEGIES if name != "port-urgent"])
 def test_a_journal_gives_every_arrival_and_the_model_again(tmp_path: Path, name: str) -> None:
     settings = {"strategy": STRATEGIES[name](concurrency=5), "keep_updates": True, "bench_seconds": 0.0}
-    deploy(tmp_path / "run", Scripted(6, faulty), checkpoint_seconds=0.0, **settings)
+    deploy(tmp_path / "run", Scripted(6, faulty), checkpoint_seconds=1e-9, **settings)
     replayed = replay_journal(tmp_path / "run")
     verify_replay(tmp_path / "run", replayed)
     outcomes = {arrival.outcome.partition(":")[0] for arrival in replayed.arrivals}

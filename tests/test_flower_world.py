@@ -16,6 +16,7 @@ from fedfa.deployment.flower import server, transport
 from fedfa.deployment.flower.wire import WireError
 from fedfa.deployment.transport import Answer, Event, Failure, Nodes, TrainRequest
 from fedfa.executors.base import Trained
+from fedfa.runs.recorder import Outcome
 
 ORDER = TrainRequest(7, 3, np.zeros(2, np.float32), 1, 0.0, 0)
 TRAINED = Trained(np.ones(2, np.float32), 3, 4.0, 0.5)
@@ -96,7 +97,9 @@ def test_an_answer_arrives_though_the_superlink_fails_now_and_then() -> None:
 
 def test_an_order_that_cannot_be_sent_is_not_the_nodes_fault() -> None:
     lost = event(FakeGrid(content(TRAINED), unsent=3))
-    assert lost == Failure(7, "lost: the order could not be sent (ConnectionError: as it was told)", blameless=True)
+    assert lost == Failure(
+        7, Outcome("lost", "the order could not be sent (ConnectionError: as it was told)"), blameless=True
+    )
 
 
 @pytest.mark.parametrize(
@@ -115,7 +118,7 @@ def test_an_order_that_cannot_be_sent_is_not_the_nodes_fault() -> None:
     ],
 )
 def test_what_goes_wrong_has_one_outcome_each(grid: FakeGrid, ttl: float, outcome: str) -> None:
-    assert event(grid, ttl) == Failure(7, outcome)
+    assert event(grid, ttl) == Failure(7, Outcome.parse(outcome))
 
 
 def test_what_is_lost_while_the_superlink_is_away_is_not_blamed_on_the_node(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -129,7 +132,7 @@ def test_what_is_lost_while_the_superlink_is_away_is_not_blamed_on_the_node(monk
         made._grid.look = look  # pyright: ignore[reportAttributeAccessIssue]
         time.sleep(1.0)
 
-    assert event(FakeGrid(error(5)), after=go_away) == Failure(7, "lost: the node is gone", blameless=True)
+    assert event(FakeGrid(error(5)), after=go_away) == Failure(7, Outcome("lost", "the node is gone"), blameless=True)
 
 
 def test_a_signal_ends_the_run_before_flower_ends_the_process(caplog: pytest.LogCaptureFixture) -> None:
@@ -190,7 +193,7 @@ def wait_in_vain(grid: Any, monkeypatch: pytest.MonkeyPatch, messages: int = 1) 
     for node in range(messages):
         here.send(node, ORDER)
     for _ in range(messages):
-        assert here.events.get(timeout=10) == Failure(7, "lost: no answer in time")
+        assert here.events.get(timeout=10) == Failure(7, Outcome("lost", "no answer in time"))
     here.close()
 
 

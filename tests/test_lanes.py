@@ -14,7 +14,6 @@ import torch
 from torch import Tensor, nn
 
 import fedfa
-from fedfa.bench import BY_NAME
 from fedfa.errors import ConfigError
 from fedfa.executors.base import WorkOrder
 from fedfa.executors.capture import CannotCapture
@@ -23,6 +22,7 @@ from fedfa.executors.lanes import Lanes
 from fedfa.executors.registry import make_executor
 from fedfa.learning.device import CPU, Device, as_array
 from fedfa.strategies.fedfa import FedFaDelta, FedFaParam
+from fedfa.strategies.registry import STRATEGIES
 
 GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
 PLACES = [
@@ -152,7 +152,7 @@ def test_events_are_those_of_inline(strategy: str) -> None:
     task = make_task()
     settings: dict[str, Any] = {"device": "cuda", "precision": "fp32", "evaluate_every": 5}
     more = {"buffer": 2} if strategy in ("fedbuff", "port-urgent") else {}
-    made = BY_NAME[strategy](concurrency=4, **more)
+    made = STRATEGIES[strategy](concurrency=4, **more)
     runs = [
         fedfa.simulate(made, task, stop={"updates": 40}, engine={"executor": name}, **settings)
         for name in ("inline", "lanes")

@@ -15,6 +15,7 @@ import polars as pl
 import pytest
 from rich.console import Console
 
+import fedfa
 from fedfa.errors import ConfigError
 from fedfa.report.curves import accuracy_figure
 from fedfa.report.figures import label_figure, staleness_figure, time_to_target_figure
@@ -270,7 +271,7 @@ def test_timeline_shows_work_waiting_and_refusals(odd: list[Run]) -> None:
     figure = timeline_figure(odd)
     boxes = {layer.label: layer for layer in figure.layers if isinstance(layer, Boxes)}
     assert list(zip(boxes["waiting"].left, boxes["waiting"].right, strict=True)) == [(2, 4), (5, 8)]
-    assert boxes["lost or refused"].hover[0] == "client 0: 0.00 to 1.00 s, not finite (NaN or Inf)"
+    assert boxes["lost or refused"].hover[0] == "client 0: 0.00 to 1.00 s, refused: not finite (NaN or Inf)"
     assert figure.y_ticks[1][1] == "only </script><b>$x_1$ & co\n0 % waiting"
 
 
@@ -327,8 +328,9 @@ def test_figures_are_drawn_alike_on_paper_and_screen(odd: list[Run], tmp_path: P
         assert content == (tmp_path / "b" / f"timeline.{kind}").read_bytes(), "not the same bytes twice"
 
 
-def test_a_run_plots_itself(comparison: list[Run]) -> None:
-    assert comparison[0].plot("updates").axes[0].get_xlabel() == "accepted updates"
+def test_runs_are_plotted(comparison: list[Run]) -> None:
+    assert len(fedfa.plot(comparison).axes[0].get_lines()) >= 2
+    assert fedfa.plot(comparison[0], "updates").axes[0].get_xlabel() == "accepted updates"
 
 
 # The page ------------------------------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ import fedfa
 from fedfa.experiments.config import Experiment, from_table
 from fedfa.learning.data import sent140, sst2, tokens, twitter_entity
 from fedfa.learning.data.base import held_out
-from fedfa.learning.data.partition import partition
+from fedfa.learning.data.partition import Split, partition
 from fedfa.learning.data.registry import load
 from fedfa.learning.data.settings import DataSettings
 from fedfa.learning.data.text import TextSet
@@ -274,7 +274,7 @@ def test_every_nth_example_of_each_owner_is_held_out() -> None:
 
 def test_small_owners_can_be_left_out_and_all_others_taken(tmp_path: Path, weights: Path) -> None:
     owners = ["ann"] * 5 + ["bob"] * 2 + ["cid"] * 3
-    assert [len(p) for p in partition("natural", np.zeros(10), 0, np.random.default_rng(), owners=owners)] == [5, 2, 3]
+    assert [len(p) for p in _natural(owners, 0, 1)] == [5, 2, 3]
     assert "no owner has as many; the most is 5" in error(_natural, owners, 0, 6)
     assert "clients = 3: the data has only 2 owners with 3 examples or more; set clients = 2" in error(
         _natural, owners, 3, 3
@@ -295,8 +295,12 @@ def test_small_owners_can_be_left_out_and_all_others_taken(tmp_path: Path, weigh
     assert sum(from_table(table).make_task().sizes) == 34
 
 
-def _natural(owners: list[str], clients: int, min_examples: int) -> None:
-    partition("natural", np.zeros(10), clients, np.random.default_rng(), owners=owners, min_examples=min_examples)
+def _natural(owners: list[str], clients: int, min_examples: int) -> list[np.ndarray]:
+    generator = np.random.default_rng()
+    split = Split(
+        labels=np.zeros(10), num_clients=clients, generator=generator, owners=owners, min_examples=min_examples
+    )
+    return partition("natural", split)
 
 
 # Settings ------------------------------------------------------------------------------------------------------------
@@ -307,7 +311,7 @@ def test_data_and_model_that_do_not_fit_are_named(tmp_path: Path, monkeypatch: p
         return error(from_table, tables)
 
     bert = {"name": "bert", "weights": "bert-tiny"}
-    assert message(data={"dataset": "sst2"}) == "model.name = 'mlp': sst2 holds texts; set model.name = 'bert'"
+    assert message(data={"dataset": "sst2"}) == "model.name = 'mlp': reads images, sst2 holds texts; use bert"
     assert "model.name = 'bert': reads texts, digits holds images" in message(model=bert)
     assert "model.weights = '': bert needs a folder with pretrained weights" in message(model={"name": "bert"})
     assert "model.max_length = 1: must be between" in message(model=bert | {"max_length": 1})

@@ -11,13 +11,13 @@ import numpy as np
 import polars as pl
 import pytest
 import torch
-from fedfa.recipes.questions import pace
 from torch import Tensor, nn
 
 import fedfa
 from fedfa.analysis import theory
 from fedfa.analysis.estimates import Estimate, assumptions, estimate, spaced, step_of
 from fedfa.analysis.gradients import Slopes, measure
+from fedfa.analysis.server_step import server_step
 from fedfa.executors.base import Trained, WorkOrder
 from fedfa.executors.inline import Inline
 from fedfa.experiments.config import from_table
@@ -209,7 +209,7 @@ def test_steps_from_the_bases_bear_any_concurrency(concurrency: int, window: int
 
 
 def real_step(strategy: Any) -> float:
-    return pace(strategy, clients=40).step
+    return server_step(strategy, clients=40).step
 
 
 @pytest.mark.parametrize(("concurrency", "window"), [(2, 2), (5, 5), (10, 5), (10, 20), (18, 10)])
@@ -238,10 +238,10 @@ def test_the_step_of_a_rule_is_measured(strategy: Any, step: float) -> None:
 
 
 def test_who_waits_gets_fewer_updates() -> None:
-    waits, never = pace(fedfa.FedAvg(concurrency=10)), pace(fedfa.FedFaParam(concurrency=10))
+    waits, never = server_step(fedfa.FedAvg(concurrency=10)), server_step(fedfa.FedFaParam(concurrency=10))
     assert 1.5 < never.updates_per_second / waits.updates_per_second < 3
     assert waits.speed == waits.step * waits.updates_per_second
-    even = pace(fedfa.FedAvg(concurrency=10), {"speed": {"kind": "exponential", "shift": 4.0, "mean": 1e-6}})
+    even = server_step(fedfa.FedAvg(concurrency=10), {"speed": {"kind": "exponential", "shift": 4.0, "mean": 1e-6}})
     assert even.updates_per_second == pytest.approx(10 / 4, rel=0.01)
 
 

@@ -23,7 +23,8 @@ SCREEN, DIFFERENCE, RENEWAL = 8.0, 12.0, 1.0
 
 BYTES: Mapping[str, Callable[[int], float]] = {
     "fedfa-param": lambda k: SCREEN + 24 + RENEWAL + 12,  # new, oldest, sum read and written; sum read, model written
-    "fedfa-delta": lambda k: SCREEN + 2 * (24 + RENEWAL + 12) + 8,  # ... of models and bases; their means compared
+    "fedfa-delta": lambda k: SCREEN + DIFFERENCE + 24 + RENEWAL + 16,  # ... of differences; model read, too
+    "fedfa-agree": lambda k: SCREEN + 2 * (24 + RENEWAL + 12) + 8,  # ... of models and bases; their means compared
     "fedbuff": lambda k: SCREEN + DIFFERENCE + 20 + 24 / k,  # new, sum; every K-th time: sum, two models, sum cleared
     "port": lambda k: SCREEN + 2 * DIFFERENCE + 16 + 20 + 24 / k,  # ... and the drift, with three dot products
     "fedavg": lambda k: SCREEN + 20 + 20 / k,
@@ -36,8 +37,8 @@ LENGTHS, WINDOWS = (11_000_000, 110_000_000), (5, 10, 100)
 
 
 def strategy_of(name: str, k: int) -> Strategy:
-    sizes = {"fedfa-param": "window", "fedfa-delta": "window", "fedbuff": "buffer", "port": "buffer"}
-    return STRATEGIES[name](concurrency=k, **({sizes[name]: k} if name in sizes else {}))
+    kept = {"window", "buffer"} & STRATEGIES[name].__dataclass_fields__.keys()
+    return STRATEGIES[name](concurrency=k, **dict.fromkeys(kept, k))
 
 
 def arrivals(strategy: Strategy, results: Sequence[np.ndarray], base: np.ndarray, number: int) -> Callable[[], None]:

@@ -53,7 +53,7 @@ def write_app(folder: Path, kind: str) -> None:
     """Write an app that runs as it stands."""
     require(kind in KINDS, f"--task {kind}: must be one of {', '.join(KINDS)}")
     name = re.sub(r"[^a-z0-9-]+", "-", folder.absolute().name.lower()).strip("-") or "app"
-    source = files("fedfa.deployment.engine") / "templates"
+    source = files("fedfa.deployment") / "templates"
     texts = {
         "pyproject.toml": _project(name, kind),
         "task.py": (source / f"{kind}_task.py").read_text(),

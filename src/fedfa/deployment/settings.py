@@ -5,7 +5,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Literal
 
-from fedfa.errors import check, require
+from fedfa.errors import check
 from fedfa.runs.stop import Stop
 from fedfa.settings import build
 
@@ -46,7 +46,7 @@ class DeploymentSettings:
     """Threads that a client trains with."""
 
     def __post_init__(self) -> None:
-        require(self.out != "", "out = '': give the folder for the run's records")
+        check(self.out != "", "out", self.out, "give the folder for the run's records")
         for name in ("ttl_seconds", "checkpoint_seconds", "client_threads"):
             check(getattr(self, name) > 0, name, getattr(self, name), "must be above 0")
         check(self.evaluate_every >= 1, "evaluate_every", self.evaluate_every, "must be at least 1")

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from fedfa.errors import check, require
+from fedfa.errors import check
 from fedfa.learning.models.resnet import Norm
 
 
@@ -33,7 +33,7 @@ class ModelSettings:
         good = 8 <= self.width <= 1024 and self.width % 8 == 0
         check(good, "width", self.width, "must be a multiple of 8, at most 1024")
         need = "bert needs a folder with pretrained weights, for example weights = 'bert-tiny'"
-        require(self.name != "bert" or self.weights != "", f"weights = '': {need}")
+        check(self.name != "bert" or self.weights != "", "weights", self.weights, need)
         check(2 <= self.max_length <= 10**5, "max_length", self.max_length, "must be between 2 and 100,000")
         check(0 <= self.lora_rank <= 1024, "lora_rank", self.lora_rank, "must be between 0 and 1024")
         has_norms = self.name == "resnet18" and self.norm == "batch"
