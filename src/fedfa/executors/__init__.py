@@ -5,13 +5,12 @@ dispatch; when it arrives is fixed by the weather. So an executor may compute an
 together, and the run is the same.
 """
 
-import logging
-from functools import cache
 from typing import Literal, Protocol, get_args
 
 from fedfa.errors import require
 from fedfa.executors.base import Trained, WorkOrder
 from fedfa.place import CPU, Place
+from fedfa.probe import say_once
 from fedfa.task import Task
 
 ExecutorName = Literal["auto", "inline", "batched", "lanes", "ray"]
@@ -21,8 +20,6 @@ OVERHEAD_BOUND_FLOPS = 80e6
 
 Measured on one CPU core (benchmarks/README.md), 10 in flight: steps of 1, 5 and 54 MFLOP gain 3.2x, 2.4x and 1.5x;
 of 189 MFLOP they lose, 0.7x."""
-
-logger = logging.getLogger("fedfa")
 
 
 class Executor(Protocol):
@@ -59,11 +56,6 @@ class Executor(Protocol):
         ...
 
 
-@cache
-def _say_once(text: str) -> None:
-    logger.warning(text)
-
-
 def make_executor(
     name: str, task: Task, seed: int, place: Place = CPU, compile: bool = False, workers: int = 0
 ) -> Executor:
@@ -89,12 +81,14 @@ def make_executor(
         try:
             return Lanes.prepared(task, seed, place, compile)
         except CannotCapture as reason:
-            _say_once(f"This model's steps cannot be captured ({reason}); training clients one by one.")
+            say_once(f"This model's steps cannot be captured ({reason}); training clients one by one.")
             return Inline(task, seed, place)
-    if name == "auto" and (place != CPU or flops_per_step(task, seed) > OVERHEAD_BOUND_FLOPS):
+    if place != CPU:
         return Inline(task, seed, place)
     try:
+        if name == "auto" and flops_per_step(task, seed) > OVERHEAD_BOUND_FLOPS:
+            return Inline(task, seed)
         return Batched(task, seed)
     except CannotBatch as reason:
-        _say_once(f"This model cannot be batched ({reason}); training clients one by one.")
+        say_once(f"This model cannot be batched ({reason}); training clients one by one.")
         return Inline(task, seed)

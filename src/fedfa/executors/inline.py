@@ -3,10 +3,9 @@
 import torch
 
 from fedfa.executors.base import Trained, WorkOrder
-from fedfa.flat import Bound
 from fedfa.local import own_seed
 from fedfa.place import CPU, Place
-from fedfa.task import Task, laid_out
+from fedfa.task import Task
 
 
 class Inline:
@@ -18,7 +17,7 @@ class Inline:
         self._task = task
         self._seed = seed
         self.place = place
-        self._bound = Bound(task.build(seed).to(place.device))
+        self._bound = task.bound(task.build(seed).to(place.device))
         self._inputs, self._targets = place.put(task.inputs), place.put(task.targets)
         self._orders: dict[int, WorkOrder] = {}
         self._finished: dict[int, Trained] = {}
@@ -65,7 +64,7 @@ class Inline:
             for number, batch in enumerate(map(place.put, batches)):
                 bound.gradient.zero_()
                 with place.computing():
-                    loss = task.loss(bound.module(laid_out(self._inputs[batch])), self._targets[batch])
+                    loss = task.loss(bound.module(bound.layout.laid_out(self._inputs[batch])), self._targets[batch])
                 loss.backward()
                 with torch.no_grad():
                     local.step(bound.trainable, bound.gradient, memory, base, order.prox_mu)
