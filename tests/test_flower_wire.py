@@ -1,6 +1,7 @@
 """Messages between server and clients, without any daemon."""
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -9,14 +10,21 @@ from torch import nn
 
 from fedfa import LocalTraining, Task
 from fedfa.deployment.transport import TrainRequest
-from fedfa.executors.base import Trained
-from fedfa.learning.flat import Layout
+from fedfa.executors.base import Trained, WorkOrder
+from fedfa.executors.inline import Inline
+from ordinary_models import Tutorial
 
 pytest.importorskip("flwr")
 
-from flwr.app import Array, ArrayRecord, ConfigRecord, MetricRecord, RecordDict  # noqa: TID251
+from flwr.app import (  # noqa: TID251
+    Array,
+    ArrayRecord,
+    ConfigRecord,
+    MetricRecord,
+    RecordDict,
+)
 
-from fedfa.deployment.flower import wire
+from fedfa.deployment.flower import client, wire
 
 
 def model() -> nn.Module:
@@ -35,14 +43,14 @@ def order(task: Task) -> TrainRequest:
 
 
 def test_an_order_survives_the_journey(task: Task, order: TrainRequest) -> None:
-    seen = wire.read_order(wire.Server(task, 0).order(order), Layout.of(task.build(0)))
+    seen = wire.read_order(wire.Server(task, 0).order(order), task.layout(task.build(0)))
     assert seen._replace(base=None) == order._replace(base=None)
     assert seen.base.tobytes() == order.base.tobytes()
 
 
 def test_an_answer_survives_the_journey(task: Task, order: TrainRequest) -> None:
     trained = Trained(order.base + np.float32(1), 20, 9.5, 0.25)
-    seen = wire.Server(task, 0).answer(wire.write_answer(order, trained), order)
+    seen = wire.Server(task, 0).answer(wire.write_answer(order, trained, task.layout(task.build(0))), order)
     assert (seen.num_examples, seen.num_steps, seen.loss) == (20, 9.5, 0.25)
     assert seen.params.tobytes() == trained.params.tobytes()
 
@@ -59,13 +67,74 @@ def test_named_tensors_mean_the_same_as_the_flat_vector(task: Task, order: Train
     server = wire.Server(task, 0, "named")
     module = model()
     module.load_state_dict(server.order(order)["arrays"].to_torch_state_dict())
-    assert Layout.of(module).pack(module).numpy().tobytes() == order.base.tobytes()
+    assert task.layout(module).pack(module).numpy().tobytes() == order.base.tobytes()
     answer = RecordDict(
         {"arrays": ArrayRecord(module.state_dict()), "metrics": MetricRecord({"num-examples": 20, "train_loss": 2.0})}
     )
     seen = server.answer(answer, order)
     assert seen.params.tobytes() == order.base.tobytes()
     assert (seen.num_examples, seen.num_steps, seen.loss) == (20, 9.0, 2.0)
+
+
+def own_cnn(channels_last: bool) -> Task:
+    """The tutorial's CNN, which one side writes with ``view`` and the other with ``flatten``."""
+    data = torch.randn(12, 3, 32, 32, generator=torch.Generator().manual_seed(0)), torch.arange(12) % 3
+    made = Task(
+        model=lambda: Tutorial(torch.nn.Flatten()) if channels_last else Tutorial(),
+        clients=[data],
+        test=data,
+        local=LocalTraining(epochs=2, batch_size=4, lr=0.05),
+    )
+    assert made.layout(made.build(0)).channels_last is channels_last
+    return made
+
+
+@pytest.mark.parametrize("server", [True, False], ids=["server channels last", "server plain"])
+@pytest.mark.parametrize("client", [True, False], ids=["client channels last", "client plain"])
+def test_both_sides_may_compute_in_layouts_of_their_own(server: bool, client: bool) -> None:
+    ours, theirs = own_cnn(server), own_cnn(client)
+    sent = TrainRequest(0, 0, ours.initial(0).vector, 2, 0.0, 0)
+    layout = theirs.layout(theirs.build(0))
+    seen = wire.read_order(wire.Server(ours, 0).order(sent), layout)
+    np.testing.assert_array_equal(seen.base, theirs.initial(0).vector)
+    trained = Inline(theirs, 0).train(WorkOrder(0, 0, 0, 0, seen.base, 2, 0.0))
+    answered = wire.Server(ours, 0).answer(wire.write_answer(seen, trained, layout), sent)
+    expected = Inline(ours, 0).train(WorkOrder(0, 0, 0, 0, sent.base, 2, 0.0))
+    moved = np.linalg.norm(expected.params - sent.base)
+    assert np.linalg.norm(answered.params - expected.params) <= 1e-4 * moved
+    named = ours.state_dict(answered.params.copy(), 0)
+    for name, tensor in theirs.state_dict(trained.params, 0).items():
+        assert torch.equal(named[name], tensor), name
+
+
+@pytest.mark.parametrize("channels_last", [True, False])
+def test_a_node_tries_its_layout_once_per_run(channels_last: bool) -> None:
+    """And answers what a simulation computes, also in a process that knows nothing of the messages before."""
+    ours, state = own_cnn(True), RecordDict()
+    server = wire.Server(ours, 0)
+    for dispatch in range(2):
+        order, theirs = TrainRequest(dispatch, 0, ours.initial(0).vector, 2, 0.0, 0), own_cnn(channels_last)
+        theirs.channels_last = None
+        client._remember_layout(theirs, state)
+        assert theirs.channels_last is channels_last
+        answer = server.answer(client._train_task(server.order(order), theirs, {}), order)
+        expected = Inline(ours, 0).train(WorkOrder(dispatch, 0, 0, dispatch, order.base, 2, 0.0))
+        moved = np.linalg.norm(expected.params - order.base)
+        assert np.linalg.norm(answer.params - expected.params) <= 1e-4 * moved
+    remembered: Any = state["fedfa"]
+    remembered["channels-last"] = False  # taken as it is, and not tried again
+    client._remember_layout(theirs := own_cnn(True), state)
+    assert theirs.channels_last is False
+
+
+def test_the_flat_array_is_in_pytorchs_own_order() -> None:
+    task = own_cnn(True)
+    module, order = task.build(0), TrainRequest(0, 0, task.initial(0).vector, 2, 0.0, 0)
+    content: Any = wire.Server(task, 0).order(order)
+    array = content["arrays"]["flat"].numpy()
+    tensors = [module.state_dict()[name].reshape(-1) for name in task.layout(module).names]
+    np.testing.assert_array_equal(array, torch.cat(tensors).numpy())
+    assert (array != order.base).any()
 
 
 def with_header(length: int, old: bytes, new: bytes) -> Array:

@@ -352,7 +352,7 @@ def test_models_without_batching_rules_are_trained_inline_without_foreign_warnin
 
 
 def test_the_digest_follows_data_split_and_weights() -> None:
-    plain = lambda: nn.Linear(16, 4)  # noqa: E731
+    plain = lambda: nn.Sequential(nn.Flatten(), nn.Linear(16, 4))  # noqa: E731
     same = [own_task(plain).digest(0) for _ in range(2)]
     assert same[0] == same[1]
     others = {own_task(plain).digest(1), own_task(plain, sizes=(10, 17, 6, 9)).digest(0)}

@@ -21,7 +21,6 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from fedfa.errors import EngineError, in_a_line, require
-from fedfa.learning.flat import FlatModule
 from fedfa.learning.task import EVALUATION_BATCH, Task
 
 MOST_CLIENTS = 50
@@ -71,7 +70,7 @@ class Slopes:
 
     def __init__(self, task: Task, seed: int, clients: Sequence[int]) -> None:
         self._task, self._seed, self.clients = task, seed, clients
-        self._bound = FlatModule(task.build(seed))
+        self._bound = task.flat_module(task.build(seed))
         self.num_trainable = len(self._bound.trainable)
 
     def at(self, model: np.ndarray, chunks: Sequence[Tensor]) -> tuple[float, np.ndarray]:

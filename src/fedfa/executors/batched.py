@@ -12,11 +12,13 @@ from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
-from torch.func import functional_call, grad_and_value, vmap
+from torch.func import grad_and_value, vmap
 
+from fedfa.errors import in_a_line
 from fedfa.executors.base import Trained, WorkOrder
 from fedfa.executors.capture import CannotCapture, capture
 from fedfa.executors.inline import Inline
+from fedfa.learning.flat import Stateless, homes
 from fedfa.learning.task import Task
 
 T = TypeVar("T")
@@ -40,13 +42,20 @@ class Batched(Inline):
     def __init__(self, task: Task, seed: int) -> None:
         super().__init__(task, seed)
         self._module, self._layout = self._bound.module, self._bound.layout
+        self._compute = Stateless(self._module)
         self._resting = self._layout.resting(self._module)
         self._uses: Counter[Any] = Counter()
         sizes = Counter(size for n in set(task.sizes) for size in task.local.batch_sizes(n))
         self._usual_size = sizes.most_common(1)[0][0]
         self._captured: dict[Any, Callable[..., Tensor]] = task.prepared.setdefault((self.name, seed), {})
         if not self._captured:
-            self._try()
+            try:
+                with torch.random.fork_rng(devices=[]):
+                    self._try()
+            except CannotBatch:
+                raise
+            except Exception as error:  # tracing runs code of the user's own
+                raise CannotBatch(in_a_line(error)) from error
 
     def result(self, dispatch: int) -> Trained:
         if dispatch not in self._finished:
@@ -108,7 +117,9 @@ class Batched(Inline):
         shape = (tuple(inputs.shape[:2]), prox_mu)
         self._uses[shape] += 1  # counted anew in each run: what it computes must not depend on runs before it
         if inputs.shape[1] != self._usual_size and self._uses[shape] < CAPTURE_AFTER:
-            return self._vectorised(prox_mu)(*state, inputs, targets)
+            with warnings.catch_warnings():
+                warnings.filterwarnings("ignore", "There is a performance drop")  # once, not at every step
+                return self._vectorised(prox_mu)(*state, inputs, targets)
         captured = self._captured.get(shape)
         if captured is None:
             examples = [tensor.clone() for tensor in state]
@@ -117,8 +128,8 @@ class Batched(Inline):
 
     def _vectorised(self, prox_mu: float) -> Callable[..., Tensor]:
         """The step of one client, for a stack of them."""
-        task, layout, module = self._task, self._layout, self._module
-        trainable = layout.num_trainable
+        task, layout = self._task, self._layout
+        trainable, compute = layout.num_trainable, self._compute
         buffer_names = layout.names[layout.num_parameter_tensors :]
 
         def loss(params: Tensor, buffers: Tensor, inputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
@@ -126,7 +137,7 @@ class Batched(Inline):
             views = layout.views(params, buffers)
             statistics = {name: views[name].clone(memory_format=torch.contiguous_format) for name in buffer_names}
             resting = {name: value.clone() for name, value in self._resting.items()}
-            outputs = functional_call(module, views | statistics | resting, (inputs,))
+            outputs = compute(views | statistics | resting, inputs)
             after = torch.cat([value.reshape(-1) for value in statistics.values()]) if statistics else buffers
             return task.loss(outputs, targets), after
 
@@ -165,10 +176,28 @@ class Batched(Inline):
         task.loss(bound.module(inputs[0]), targets[0]).backward()
         with torch.no_grad():
             task.local.step(bound.trainable, bound.gradient, memory, initial[: layout.num_trainable], 0.0)
+        if counted := self._changed_at_rest():
+            raise CannotBatch(f"it changes {counted}, which every client would have to keep for itself")
         plain = bound.collect()
         apart, moved = (state[0][1] - plain).norm(), (plain - initial).norm()
         if not apart <= LARGEST_ERROR * moved + 1e-6:
             raise CannotBatch(f"a batched step differs from a plain one by {float(apart / moved):.1%} of its length")
+
+    def _changed_at_rest(self) -> str:
+        """A buffer that does not travel and was written to; empty where there is none, or nobody reads it."""
+        names = homes(self._module)
+        unread = set()
+        for owner, part in self._module.named_modules():
+            if isinstance(part, torch.nn.modules.batchnorm._NormBase) and part.momentum is not None:
+                unread.add(f"{owner}.num_batches_tracked".lstrip("."))
+        for name, buffer in self._module.named_buffers():
+            if (
+                name in self._resting
+                and not torch.equal(buffer, self._resting[name])
+                and not unread.issuperset(names[name])
+            ):
+                return name
+        return ""
 
 
 def _powers_of_two(items: list[T]) -> Iterator[list[T]]:
@@ -197,6 +226,9 @@ def flops_per_step(task: Task, seed: int) -> float:
     module = task.build(seed).eval()  # so that nothing is drawn
     batch = task.batches(seed, 0, 0, 1)[0]
     counter = FlopCounterMode(display=False)
-    with counter, torch.no_grad():
-        module(task.inputs[batch])
+    try:
+        with counter, torch.no_grad(), torch.random.fork_rng(devices=[]):
+            module(task.inputs[batch])
+    except Exception as error:  # code of the user's own
+        raise CannotBatch(f"its arithmetic cannot be counted: {in_a_line(error)}") from error
     return 3.0 * counter.get_total_flops()

@@ -4,9 +4,8 @@ import torch
 
 from fedfa.executors.base import Trained, WorkOrder
 from fedfa.learning.device import CPU, Device
-from fedfa.learning.flat import FlatModule
 from fedfa.learning.local import own_seed
-from fedfa.learning.task import Task, laid_out
+from fedfa.learning.task import Task
 
 
 class Inline:
@@ -18,7 +17,7 @@ class Inline:
         self._task = task
         self._seed = seed
         self.device = device
-        self._bound = FlatModule(task.build(seed).to(device.kind))
+        self._bound = task.flat_module(task.build(seed).to(device.kind))
         self._inputs, self._targets = device.put(task.inputs), device.put(task.targets)
         self._orders: dict[int, WorkOrder] = {}
         self._finished: dict[int, Trained] = {}
@@ -65,7 +64,7 @@ class Inline:
             for number, batch in enumerate(map(device.put, batches)):
                 bound.gradient.zero_()
                 with device.computing():
-                    loss = task.loss(bound.module(laid_out(self._inputs[batch])), self._targets[batch])
+                    loss = task.loss(bound.module(bound.layout.laid_out(self._inputs[batch])), self._targets[batch])
                 loss.backward()
                 with torch.no_grad():
                     local.step(bound.trainable, bound.gradient, memory, base, order.prox_mu)

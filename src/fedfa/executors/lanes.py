@@ -21,14 +21,13 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call
 
 from fedfa.errors import in_a_line
 from fedfa.executors.base import Trained, WorkOrder
 from fedfa.executors.bf16 import Descent, only_cast
 from fedfa.executors.capture import CannotCapture
 from fedfa.learning.device import Device
-from fedfa.learning.flat import Layout, flattened
+from fedfa.learning.flat import Stateless
 from fedfa.learning.local import own_seed
 from fedfa.learning.task import Task
 
@@ -61,13 +60,14 @@ class Lanes:
     def __init__(self, task: Task, seed: int, device: Device, compile: bool = False) -> None:
         self._task, self._seed, self.device = task, seed, device
         module = _uncounted(task.build(seed))
-        self.layout = Layout.of(module)
+        self.layout = task.layout(module)
         self.initial = device.put(self.layout.pack(module))
         self.module = module.to(device.kind)
+        self.compute = Stateless(self.module)
         self.resting = self.layout.resting(self.module)
         self.halved: set[str] = set()
         self.descent: Descent | None = None
-        self.images = task.inputs.dim() == 4
+        self.images = self.layout.channels_last and task.inputs.dim() == 4
         inputs = task.inputs.permute(0, 2, 3, 1) if self.images else task.inputs
         self.inputs, self.targets = device.put(inputs.contiguous()), device.put(task.targets)
         self.local, self.loss = task.local, task.loss
@@ -141,7 +141,7 @@ class Lanes:
 
     def _loss_of(self, names: list[str], tensors: list[Tensor], inputs: Tensor, targets: Tensor) -> Tensor:
         with self.device.computing():
-            outputs = functional_call(self.module, dict(zip(names, tensors, strict=True)), (inputs,))
+            outputs = self.compute(dict(zip(names, tensors, strict=True)), inputs)
             return self.loss(outputs, targets)
 
     def _try(self) -> None:
@@ -151,12 +151,15 @@ class Lanes:
             if self.device.precision == "bf16":
                 self._halve(self.device.put(table[0, : sizes[0]]))
             lane = Lane(self)
+            lane.check(self.device.put(table[0, : sizes[0]]))
             order = WorkOrder(0, 0, 0, 0, self.initial, 1, 0.0, 0.0)
             ends = []
             for captured in (False, False, True):
                 lane.start(order, table[:1], sizes[:1], 0, captured)
                 lane.feed()
                 ends.append(lane.collect()[0] - self.initial)
+        except CannotCapture:
+            raise
         except Exception as error:  # capturing runs code of the user's own: whatever it raises means "not this model"
             if self.device.kind != "cpu":
                 torch.cuda.synchronize()
@@ -223,6 +226,16 @@ class Lane:
             self._pool = torch.cuda.graph_pool_handle()
             self._generator = torch.Generator(device)
             self._staging = torch.empty_like(self._table, device="cpu", pin_memory=True)
+
+    def check(self, batch: Tensor) -> None:
+        """Refuse a model that replaces a buffer: a graph writes only into tensors that are there."""
+        inputs, _ = self._lanes.examples(batch)
+        tensors = dict(zip(self._names, self._tensors, strict=True))
+        devices = None if self._cuda else []
+        with torch.no_grad(), self._lanes.device.computing(), torch.random.fork_rng(devices=devices):
+            name = self._lanes.compute.replaced(tensors, inputs)
+        if name:
+            raise CannotCapture(f"it replaces its buffer {name} instead of writing into it")
 
     def start(self, order: WorkOrder, table: Tensor, sizes: list[int], key: int, captured: bool = True) -> None:
         """Take a client's work on, whose batches are the rows of a table; ``feed`` then sets it going."""
@@ -321,14 +334,14 @@ class Lane:
         """The optimizer's step, in place."""
         lanes, local = self._lanes, self._lanes.local
         if not local.plain or prox_mu or (lanes.halved and not lanes.descent):
-            flat = torch.cat([flattened(gradient) for gradient in gradients])
+            flat = torch.cat([lanes.layout.flattened(gradient) for gradient in gradients])
             local.step(self.trainable, flat, self._memory, self._base, prox_mu)
             if lanes.halved:
                 self._half.copy_(self.trainable)
             return
         pairs = list(zip(self._leaves, gradients, strict=True))
         if lanes.descent:
-            halves = [flattened(gradient) for leaf, gradient in pairs if leaf.dtype == torch.bfloat16]
+            halves = [lanes.layout.flattened(gradient) for leaf, gradient in pairs if leaf.dtype == torch.bfloat16]
             addresses = [half.data_ptr() for half in halves]
             if torch.cuda.is_current_stream_capturing():
                 table = self._blank[len(self._filled)]

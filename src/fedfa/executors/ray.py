@@ -77,6 +77,7 @@ class RayWorkers:
 
     def __init__(self, task: Task, seed: int, workers: int = 0, device: Device = CPU, compile: bool = False) -> None:
         self.name = "ray" if device == CPU else f"ray, {device.kind}, {device.precision}"
+        task.layout(task.build(seed))  # found out here, and not by every worker again
         self._ray = ray = _ray()
         self._started = not ray.is_initialized()
         self.workers: list[Any] = []

@@ -1,7 +1,151 @@
-"""placeholder"""
+"""Whether a model may be computed channels last: found by trying.
+
+Convolutions are faster channels last, and almost every model computes the same there. But ``view`` raises on such
+tensors, and code that looks at strides may compute something else. So a model is run on one batch in both layouts.
+"""
 
 import logging
+import warnings
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.utils._pytree import tree_leaves
+
+from fedfa.errors import ConfigError, in_a_line
+from fedfa.learning.flat import FlatModule
+
+LARGEST_ERROR = 0.05
+"""How far a tensor may differ between the layouts, relative to its length: rounding flips a ReLU here and there."""
+NEGLIGIBLE = 1e-3
+"""And how far whatever its length, relative to all tensors of its kind: some gradients cancel to nothing."""
+
+logger = logging.getLogger("fedfa")
+
+Batch = tuple[Tensor, Tensor]
+Loss = Callable[[Any, Tensor], Tensor]
 
 
+@cache
 def say_once(text: str) -> None:
-    logging.getLogger("fedfa").warning(text)
+    """Log this line, unless this process has done so before."""
+    logger.warning(text)
+
+
+class _Pass(NamedTuple):
+    """What a forward pass gives, and a backward one where there is one."""
+
+    outputs: list[Tensor]
+    gradients: list[Tensor]
+    buffers: list[Tensor]
+    drew: bool
+    """It drew random numbers. Those come in memory order, so that they differ between layouts."""
+
+
+def why_not_channels_last(module: nn.Module, batches: Sequence[Batch], loss: Loss) -> str:
+    """Why the model must not be computed channels last; empty where it may.
+
+    The first of the batches that the model takes is used. A model that takes none is a ConfigError. The module is used
+    up; the caller's random state is not.
+    """
+    with torch.random.fork_rng(devices=[]), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # training gives them again
+        batch, expected = _in_own_layout(module, batches, loss)
+        try:
+            differing = _differing(_passes(FlatModule(module, channels_last=True), batch, loss), expected)
+        except Exception as error:  # code of the user's own
+            return in_a_line(error)
+        if differing and _same_in_float64(module, batch, loss):
+            return ""
+    return differing and f"its {differing} differ"
+
+
+def _same_in_float64(module: nn.Module, batch: Batch, loss: Loss) -> bool:
+    """So that it was rounding, which a deep model may make a thousand times larger, and nothing else."""
+    exact = torch.float64
+    inputs, targets = (part.to(exact) if part.is_floating_point() else part for part in batch)
+    try:
+        module.to(exact)
+        ours, theirs = (_passes(FlatModule(module, which, exact), (inputs, targets), loss) for which in (False, True))
+        return not _differing(ours, theirs)
+    except Exception:  # code of the user's own that insists on float32
+        return False
+
+
+def _in_own_layout(module: nn.Module, batches: Sequence[Batch], loss: Loss) -> tuple[Batch, list[_Pass]]:
+    """The first batch that the model takes in PyTorch's own layout, and what comes of it."""
+    bound = FlatModule(module)
+    for batch in batches[:-1]:
+        try:
+            return batch, _passes(bound, batch, loss)
+        except Exception:  # the model may want batches of its usual size
+            continue
+    batch = batches[-1]
+    try:
+        return batch, _passes(bound, batch, loss)
+    except Exception as error:
+        shape = tuple(batch[0].shape)
+        raise ConfigError(f"model: raised {in_a_line(error)} on a batch of shape {shape}") from error
+
+
+def _passes(bound: FlatModule, batch: Batch, loss: Loss) -> list[_Pass]:
+    """One pass as in training, but without dropout, and one as in evaluation.
+
+    Gradients are those of the first pass, or where it drew random numbers, of the second.
+    """
+    module, initial = bound.module, bound.collect()
+    try:
+        module.train()
+        for part in module.modules():
+            if isinstance(part, nn.modules.dropout._DropoutNd):
+                part.eval()
+        training = _pass(bound, batch, loss, backward=True)
+        bound.load(initial)
+        module.eval()
+        return [training, _pass(bound, batch, loss, backward=training.drew)]
+    finally:
+        bound.load(initial)
+
+
+def _pass(bound: FlatModule, batch: Batch, loss: Loss, backward: bool) -> _Pass:
+    layout, (inputs, targets) = bound.layout, batch
+    torch.manual_seed(0)
+    before = torch.get_rng_state()
+    bound.gradient.zero_()
+    with torch.set_grad_enabled(backward):
+        outputs = bound.module(layout.laid_out(inputs))
+        value = loss(outputs, targets)
+    if backward and (bound.module.training or value.requires_grad):
+        value.backward()
+    drew = not torch.equal(before, torch.get_rng_state())
+    tensors = [leaf.detach() for leaf in tree_leaves(outputs) if isinstance(leaf, Tensor) and leaf.is_floating_point()]
+    parameters, buffers = layout.parts(bound.collect())
+    return _Pass(
+        tensors,
+        list(layout.views(bound.gradient.clone(), buffers).values())[: layout.num_parameter_tensors],
+        list(layout.views(parameters, buffers).values())[layout.num_parameter_tensors :],
+        drew,
+    )
+
+
+def _differing(ours: list[_Pass], theirs: list[_Pass]) -> str:
+    """What differs by more than rounding; empty where nothing does."""
+    for one, other in zip(ours, theirs, strict=True):
+        if not (one.drew or other.drew):
+            for kind in ("outputs", "gradients", "buffers"):
+                if _differ(getattr(one, kind), getattr(other, kind)):
+                    return kind
+    return ""
+
+
+def _differ(ours: list[Tensor], theirs: list[Tensor]) -> bool:
+    if [tensor.shape for tensor in ours] != [tensor.shape for tensor in theirs]:
+        return True
+    lengths = [float(tensor.norm()) for tensor in theirs]
+    whole = sum(length**2 for length in lengths) ** 0.5
+    return not all(
+        float((one - other).norm()) <= LARGEST_ERROR * length + NEGLIGIBLE * whole
+        for one, other, length in zip(ours, theirs, lengths, strict=True)
+    )

@@ -12,26 +12,24 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.data import Dataset
 
-from fedfa.errors import require
+from fedfa.errors import ConfigError, in_a_line, require
 from fedfa.learning.base import Initial, Score
 from fedfa.learning.device import CPU, Device
 from fedfa.learning.flat import FlatModule, Layout
 from fedfa.learning.local import LocalTraining, shuffled
+from fedfa.learning.probe import say_once, why_not_channels_last
 from fedfa.randomness import INITIAL, keyed
 from fedfa.strategies.vectors import Vector
 
 Data = tuple[Tensor, Tensor] | Dataset[Any]
 EVALUATION_BATCH = 1024
+PROBED_EXAMPLES = 8
+"""So many show whether a model may be computed channels last; a model that insists is given a whole batch."""
 
 
 def accuracy(outputs: Tensor, targets: Tensor) -> Tensor:
     """Share of examples whose largest output is the target."""
     return (outputs.argmax(-1) == targets).float().mean()
-
-
-def laid_out(inputs: Tensor) -> Tensor:
-    """Images as convolutions like them, channels last: a third faster on a CPU, several times on a GPU."""
-    return inputs.contiguous(memory_format=torch.channels_last) if inputs.dim() == 4 else inputs
 
 
 class Task:
@@ -73,6 +71,8 @@ class Task:
         self.sizes = [len(targets) for _, targets in data]
         self._starts = np.cumsum([0, *self.sizes])
         self.test_inputs, self.test_targets = _tensors(test, "test")
+        self.channels_last: bool | None = None
+        """The memory layout in which this task's models are computed; None until it is first asked for, then tried."""
 
     @property
     def num_clients(self) -> int:
@@ -86,15 +86,37 @@ class Task:
         require(isinstance(module, nn.Module), f"model: must make an nn.Module, made a {type(module).__name__}")
         return module.train()
 
+    def layout(self, module: nn.Module) -> Layout:
+        """How flat vectors of this task's models are laid out, the same for every seed and every executor."""
+        if self.channels_last is None:
+            self.channels_last = self._try_channels_last(module)
+        return Layout.of(module, self.channels_last)
+
+    def flat_module(self, module: nn.Module) -> FlatModule:
+        """The module in one flat vector of this layout."""
+        return FlatModule(module, self.layout(module).channels_last)
+
+    def _try_channels_last(self, module: nn.Module) -> bool:
+        if self.inputs.dim() != 4 and not Layout.of(module).has_images:
+            return False
+        largest = int(np.argmax(self.sizes))
+        start, count = int(self._starts[largest]), min(self.local.batch_size, self.sizes[largest])
+        rows = [slice(start, start + size) for size in sorted({min(PROBED_EXAMPLES, count), count})]
+        batches = [(self.inputs[part], self.targets[part]) for part in rows]
+        reason = why_not_channels_last(self.build(0), batches, self.loss)
+        if reason:
+            say_once(f"This model cannot be computed channels last ({reason}); it keeps PyTorch's own memory layout.")
+        return not reason
+
     def initial(self, seed: int) -> Initial:
         """The model that a run of this seed starts from."""
         module = self.build(seed)
-        layout = Layout.of(module)
+        layout = self.layout(module)
         return Initial(layout.pack(module).numpy(), layout.num_trainable, sum(p.numel() for p in _frozen(module)))
 
     def state_dict(self, vector: Vector, seed: int) -> dict[str, Tensor]:
         """The model's tensors by name, with these values; what is frozen in it has those of the seed."""
-        bound = FlatModule(self.build(seed))
+        bound = self.flat_module(self.build(seed))
         bound.load(torch.as_tensor(vector))
         return bound.module.state_dict()
 
@@ -116,7 +138,7 @@ class Task:
         state = hashlib.blake2b(json.dumps(self.sizes).encode(), digest_size=16)
         module = self.build(seed)
         data = (self.inputs, self.targets, self.test_inputs, self.test_targets)
-        for tensor in (*data, Layout.of(module).pack(module), *_frozen(module)):
+        for tensor in (*data, self.layout(module).pack(module), *_frozen(module)):
             state.update(tensor.detach().reshape(-1).view(torch.uint8).numpy().data)
         return state.hexdigest()
 
@@ -138,7 +160,7 @@ class Evaluator:
 
     def __init__(self, task: Task, module: nn.Module, device: Device = CPU) -> None:
         self._task, self._device = task, device
-        self._bound = FlatModule(module.to(device.kind).eval())
+        self._bound = task.flat_module(module.to(device.kind).eval())
         self._inputs, self._targets = device.put(task.test_inputs), device.put(task.test_targets)
         norms = [one for one in module.modules() if isinstance(one, nn.modules.batchnorm._BatchNorm)]
         self._norms = norms if task.recalibrate else []
@@ -149,31 +171,40 @@ class Evaluator:
 
     def __call__(self, vector: Vector, meanwhile: Callable[[], None]) -> Score:
         """``meanwhile`` is called while a GPU works on it."""
-        task, total = self._task, len(self._targets)
-        self._bound.load(torch.as_tensor(vector))
+        try:
+            sums = self._sums(vector)
+        except Exception as error:  # code of the user's own
+            shape = tuple(self._inputs[:EVALUATION_BATCH].shape)
+            raise ConfigError(f"model: raised {in_a_line(error)} on a batch of shape {shape}") from error
+        if self._device.kind != "cpu":
+            done = torch.cuda.Event()
+            done.record()
+            while not done.query():
+                meanwhile()
+        metric, loss = (sums / len(self._targets)).tolist()
+        return Score(metric, loss)
+
+    def _sums(self, vector: Vector) -> Tensor:
+        """Metric and loss, summed over all examples."""
+        task, bound = self._task, self._bound
+        bound.load(torch.as_tensor(vector))
         sums = torch.zeros(2, dtype=torch.float64, device=self._device.kind)
         with torch.inference_mode(), self._device.computing():
             self._measure_statistics()
             for inputs, targets in zip(
                 self._inputs.split(EVALUATION_BATCH), self._targets.split(EVALUATION_BATCH), strict=True
             ):
-                outputs = self._bound.module(laid_out(inputs))
+                outputs = bound.module(bound.layout.laid_out(inputs))
                 found = torch.stack([task.metric(outputs, targets), task.loss(outputs, targets)])
                 sums += found.double() * len(targets)
-        if self._device.kind != "cpu":
-            done = torch.cuda.Event()
-            done.record()
-            while not done.query():
-                meanwhile()
-        metric, loss = (sums / total).tolist()
-        return Score(metric, loss)
+        return sums
 
     def _measure_statistics(self) -> None:
         """BatchNorm's, for the model that is loaded; nothing where the task does not ask for it."""
         if self._norms:
             for norm in self._norms:
                 norm.train()
-            self._bound.module(laid_out(self._sample))
+            self._bound.module(self._bound.layout.laid_out(self._sample))
             for norm in self._norms:
                 norm.eval()
 

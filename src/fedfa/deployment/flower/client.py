@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
-from flwr.app import Context, Message
+from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 from torch import nn
 
@@ -13,7 +13,7 @@ from fedfa.deployment.transport import TrainRequest
 from fedfa.errors import check, require
 from fedfa.executors.base import Trained, WorkOrder
 from fedfa.executors.inline import Inline
-from fedfa.learning.flat import FlatModule, Layout
+from fedfa.learning.flat import FlatModule
 from fedfa.learning.local import LocalTraining
 from fedfa.learning.task import Task
 
@@ -45,10 +45,12 @@ def client_app(
         if task is None:
             assert model is not None
             assert train is not None
-            order, trained = _train_module(message, model(), train, context.node_config)
+            answer = _train_module(message.content, model(), train, context.node_config)
         else:
-            order, trained = _train_task(message, make_task(task, seed, context.node_config), context.node_config)
-        return Message(write_answer(order, trained), reply_to=message)
+            made = make_task(task, seed, context.node_config)
+            _remember_layout(made, context.state)
+            answer = _train_task(message.content, made, context.node_config)
+        return Message(answer, reply_to=message)
 
     return app
 
@@ -74,8 +76,19 @@ def digits(seed: int, node: Node | None, local: LocalTraining | None = None) -> 
     return data_task(DataSettings(clients=parts), ModelSettings(), local or LocalTraining(), seed)  # pyright: ignore
 
 
-def _train_task(message: Message, task: Task, node: Node) -> tuple[TrainRequest, Trained]:
-    order = read_order(message.content, Layout.of(task.build(0)))
+def _remember_layout(task: Task, state: RecordDict) -> None:
+    """Try only once per run in which layout this node computes: each message may come to a process of its own."""
+    known = state.get("fedfa")
+    if isinstance(known, ConfigRecord):
+        task.channels_last = bool(known["channels-last"])
+    else:
+        layout = task.layout(task.build(0))
+        state["fedfa"] = ConfigRecord({"channels-last": layout.channels_last})
+
+
+def _train_task(content: RecordDict, task: Task, node: Node) -> RecordDict:
+    layout = task.layout(task.build(0))
+    order = read_order(content, layout)
     place: Any = 0 if task.num_clients == 1 else node.get("partition-id")
     if task.num_clients > 1:
         check(
@@ -89,15 +102,16 @@ def _train_task(message: Message, task: Task, node: Node) -> tuple[TrainRequest,
     work = WorkOrder(
         order.dispatch, order.base_version, place, order.dispatch, order.base, order.epochs, order.prox_mu, 0.0
     )  # fmt: skip
-    return order, Inline(task, order.seed).train(work)
+    return write_answer(order, Inline(task, order.seed).train(work), layout)
 
 
 def _train_module(
-    message: Message, module: nn.Module, train: Callable[[nn.Module, TrainRequest, Node], Trained], node: Node
-) -> tuple[TrainRequest, Trained]:
+    content: RecordDict, module: nn.Module, train: Callable[[nn.Module, TrainRequest, Node], Trained], node: Node
+) -> RecordDict:
     bound = FlatModule(module.train())
-    order = read_order(message.content, bound.layout)
+    order = read_order(content, bound.layout)
     bound.load(torch.from_numpy(order.base))
     done = train(module, order, node)
     require(isinstance(done, Trained), f"train: must return a fedfa Trained, returned a {type(done).__name__}")
-    return order, Trained(bound.collect().numpy(), done.num_examples, done.num_steps, done.loss)
+    trained = Trained(bound.collect().numpy(), done.num_examples, done.num_steps, done.loss)
+    return write_answer(order, trained, bound.layout)

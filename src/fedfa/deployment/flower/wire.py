@@ -2,7 +2,8 @@
 
 An order holds ``arrays`` and ``config``; an answer ``arrays`` and ``metrics``. Two forms of ``arrays`` are
 understood: one flat float32 array named ``flat`` (what fedfa's own client app speaks: Flower's cost is per array), and
-one array per tensor under PyTorch's names (what stock Flower clients speak).
+one array per tensor under PyTorch's names (what stock Flower clients speak). In the flat array every tensor lies as
+PyTorch lays it out, whichever layout either side computes in.
 """
 
 import io
@@ -19,7 +20,7 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, MetricRecord, RecordDict
 from fedfa.deployment.transport import TrainRequest
 from fedfa.errors import in_a_line, require
 from fedfa.executors.base import Trained
-from fedfa.learning.flat import Layout, flattened
+from fedfa.learning.flat import Layout
 from fedfa.learning.task import Task
 
 Form = Literal["flat", "named"]
@@ -42,7 +43,7 @@ class Server:
 
     @cached_property
     def _layout(self) -> Layout:
-        return Layout.of(self.task.build(self.seed))
+        return self.task.layout(self.task.build(self.seed))
 
     def order(self, order: TrainRequest) -> RecordDict:
         local = self.task.local
@@ -57,7 +58,7 @@ class Server:
             "batch-size": local.batch_size,
         }
         if self.form == "flat":
-            arrays = ArrayRecord({FLAT: array_from(order.base)})
+            arrays = ArrayRecord({FLAT: _sent(order.base, self._layout)})
         else:
             arrays = ArrayRecord(self.task.state_dict(order.base, self.seed))
         return RecordDict({"arrays": arrays, "config": ConfigRecord(config)})
@@ -80,11 +81,11 @@ class Server:
     def _flat(self, arrays: ArrayRecord) -> np.ndarray:
         layout = self._layout
         if FLAT in arrays:
-            return array_of(arrays[FLAT], (layout.length,), FLAT)
+            return _received(arrays, layout)
         if missing := [name for name in layout.names if name not in arrays]:
             raise WireError(f"wrong names: there is neither '{FLAT}' nor '{missing[0]}' among the arrays")
         parts = [
-            flattened(torch.tensor(array_of(arrays[name], tuple(shape), name)))
+            layout.flattened(torch.tensor(array_of(arrays[name], tuple(shape), name)))
             for name, shape in zip(layout.names, layout.shapes, strict=True)
         ]
         return torch.cat(parts).numpy()
@@ -100,14 +101,14 @@ def read_order(content: RecordDict, layout: Layout) -> TrainRequest:
     return TrainRequest(
         dispatch=int(number_in(config, "dispatch")),
         base_version=int(number_in(config, "base-version")),
-        base=array_of(arrays[FLAT], (layout.length,), FLAT).copy(),
+        base=np.require(_received(arrays, layout), requirements="W"),
         epochs=int(number_in(config, "epochs")),
         prox_mu=float(number_in(config, "prox-mu")),
         seed=int(number_in(config, "seed")),
     )
 
 
-def write_answer(order: TrainRequest, trained: Trained) -> RecordDict:
+def write_answer(order: TrainRequest, trained: Trained, layout: Layout) -> RecordDict:
     assert trained.params is not None
     metrics = {
         "dispatch": order.dispatch,
@@ -115,8 +116,24 @@ def write_answer(order: TrainRequest, trained: Trained) -> RecordDict:
         "num-steps": float(trained.num_steps),
         "train-loss": float(trained.loss),
     }
-    arrays = ArrayRecord({FLAT: array_from(trained.params)})
+    arrays = ArrayRecord({FLAT: _sent(trained.params, layout)})
     return RecordDict({"arrays": arrays, "metrics": MetricRecord(metrics)})
+
+
+def _sent(vector: np.ndarray, layout: Layout) -> Array:
+    """A flat vector of this layout as it travels."""
+    return array_from(_converted(vector, layout, layout.plain))
+
+
+def _received(arrays: ArrayRecord, layout: Layout) -> np.ndarray:
+    """A flat vector that has travelled, in this layout."""
+    return _converted(array_of(arrays[FLAT], (layout.length,), FLAT), layout.plain, layout)
+
+
+def _converted(vector: np.ndarray, old: Layout, new: Layout) -> np.ndarray:
+    if not (old.permutes or new.permutes):
+        return vector
+    return old.converted(torch.from_numpy(np.require(vector, requirements="W")), new).numpy()
 
 
 def array_from(vector: np.ndarray) -> Array:
