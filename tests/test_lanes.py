@@ -69,7 +69,7 @@ def order(task: fedfa.Task, device: Device, client: int, nth: int = 0, mu: float
     return WorkOrder(client + 10 * nth, 0, client, nth, base, task.local.epochs, mu, 0.0)
 
 
-@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("device", PLACES)
 @pytest.mark.parametrize("mu", [0.0, 0.1])
 @pytest.mark.parametrize(
     "local", [{}, {"momentum": 0.9}, {"optimizer": "adamw", "lr": 0.01, "weight_decay": 0.1}], ids=str
@@ -92,7 +92,8 @@ def test_a_lane_trains_as_inline_does(device: Device, mu: float, local: dict[str
 
 @pytest.mark.parametrize("mu", [0.0, 0.1])
 @pytest.mark.parametrize(
-    "place", [pytest.param(Device("cpu", "bf16"), id="cpu"), pytest.param(Device("cuda", "bf16"), id="cuda", marks=GPU)]
+    "device",
+    [pytest.param(Device("cpu", "bf16"), id="cpu"), pytest.param(Device("cuda", "bf16"), id="cuda", marks=GPU)],
 )
 @pytest.mark.parametrize("local", [{}, {"optimizer": "adamw", "lr": 0.01}], ids=str)
 def test_bf16_copies_train_as_autocast_does(device: Device, mu: float, local: dict[str, Any]) -> None:
@@ -113,7 +114,8 @@ def test_bf16_copies_train_as_autocast_does(device: Device, mu: float, local: di
 
 
 @pytest.mark.parametrize(
-    "place", [pytest.param(Device("cpu", "bf16"), id="cpu"), pytest.param(Device("cuda", "bf16"), id="cuda", marks=GPU)]
+    "device",
+    [pytest.param(Device("cpu", "bf16"), id="cpu"), pytest.param(Device("cuda", "bf16"), id="cuda", marks=GPU)],
 )
 @pytest.mark.parametrize("local", [{}, {"momentum": 0.5}, {"optimizer": "adamw", "lr": 0.01}], ids=str)
 def test_gradients_may_all_be_bf16(device: Device, local: dict[str, Any]) -> None:
@@ -128,7 +130,7 @@ def test_gradients_may_all_be_bf16(device: Device, local: dict[str, Any]) -> Non
         assert np.linalg.norm(as_array(theirs.params) - as_array(ours.params)) <= 0.05 * moved
 
 
-@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("device", PLACES)
 def test_discarded_work_leaves_no_trace(device: Device) -> None:
     task = make_task()
     with device.prepared():

@@ -404,7 +404,7 @@ def test_compare_runs_objects_side_by_side(task: fedfa.Task) -> None:
     small = [fedfa.FedAvg(concurrency=4), Mine(concurrency=4)]
     runs = fedfa.compare(small, task, seeds=(0, 1), stop=Stop(updates=20), engine={"executor": "inline"})
     assert [(run.label, run.seed) for run in runs] == [("fedavg", 0), ("mine", 0), ("fedavg", 1), ("mine", 1)]
-    figure = runs[0].plot()
+    figure = fedfa.plot(runs[0])
     assert figure.axes[0].get_xlabel()
 
 

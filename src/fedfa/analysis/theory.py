@@ -9,9 +9,9 @@ the time a result spends in the window (see ``oldest``); G bounds |grad F_k|^2; 
 variance of a client's gradient within and across clients; L is the smoothness constant. ``estimates.py``
 measures these constants on a finished run.
 
-Two points of the paper's proof to know before relying on it. It replaces the bases of all results in the window by
-the oldest one, which no run does. And G bounds gradients along the whole run: where the iterates diverge there is no
-such G, and the bound says nothing, whatever the step-size condition says (see docs/theory.md).
+These are the paper's terms as printed. They are no guarantee: the proof has gaps, and some runs lie above the bound
+although its conditions hold. docs/theory.md lists the gaps, and tests/test_proof.py shows them. G bounds gradients
+along the whole run: where the iterates diverge there is no such G, and the bound says nothing.
 """
 
 import math
@@ -70,7 +70,10 @@ class Bound:
 
 
 def theorem1(s: Setting) -> Bound:
-    """The bound on the mean squared gradient norm over the run."""
+    """The paper's bound, as printed, on the mean squared gradient norm over the run.
+
+    Two steps of its proof, corrected, give twice this drift and noise, plus L eta_g eta_l Q G (see docs/theory.md).
+    """
     steps, squares = s.local_steps * s.local_lr, s.local_steps * s.local_lr**2  # alpha(Q) and beta(Q)
     spread = s.local_variance + s.global_variance + s.gradient_bound
     return Bound(
@@ -142,6 +145,9 @@ def largest_window(s: Setting, staleness: float, factor: float = 2.0) -> int:
 
 
 def corollary_steps(updates: int, local_steps: int, window: int) -> tuple[float, float]:
-    """The corollary's (eta_l, eta_g) without its unknown constants: 1 / (K sqrt(T Q)) and K."""
+    """The corollary's (eta_l, eta_g) without its unknown constants: 1 / (K sqrt(T Q)) and K.
+
+    With them ``theorem1`` has a staleness term of order Q sigma^2 tau_max^2 / T; the paper prints / (T K^2).
+    """
     require(min(updates, local_steps, window) >= 1, "updates, local_steps and window: must be at least 1")
     return 1.0 / (window * math.sqrt(updates * local_steps)), float(window)
