@@ -491,7 +491,11 @@ START = np.linspace(-1, 1, 6, dtype=np.float32)
     ("one", "other", "stream"),
     [
         (fedfa.FedNova(concurrency=4), fedfa.FedAvg(concurrency=4), random_stream(20, 4, fresh=True, same_n=False)),
-        (fedfa.FedBuff(concurrency=4, buffer=4, refill="batch"), fedfa.FedAvg(concurrency=4), random_stream(20, 4, fresh=True)),
+        (
+            fedfa.FedBuff(concurrency=4, buffer=4, refill="batch"),
+            fedfa.FedAvg(concurrency=4),
+            random_stream(20, 4, fresh=True),
+        ),
         (fedfa.FedFaParam(window=1), fedfa.FedAsync(beta=1.0, staleness="constant"), random_stream(20, 1)),
         (
             fedfa.FedFaDelta(window=1, server_lr=1.0),

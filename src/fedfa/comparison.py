@@ -1,16 +1,16 @@
 """Several strategies under the same weather and the same data split, for several seeds."""
 
 import logging
-import math
 import multiprocessing
 import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Container, Iterable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -34,8 +34,6 @@ class Point:
     label: str
     experiment: Experiment
     folder: Path
-    rank: tuple[int, ...] = ()
-    """Points of a lower rank are run first."""
 
 
 def points(experiment: Experiment, specs: Sequence[str], seeds: Sequence[int], out: Path) -> list[Point]:
@@ -85,47 +83,45 @@ def _folder_name(spec: str, seed: int) -> str:
     return "".join(c if c.isalnum() or c in "-_.=" else "_" for c in spec) + f"-seed{seed}"
 
 
+POLL_SECONDS = 0.2
+"""How often ``run_points`` asks whether it is interrupted."""
+
+
 def run_points(
-    todo: Sequence[Point],
+    todo: Iterable[Point],
     *,
+    jobs: int,
     command: str = "",
     resume: bool = False,
-    jobs: int | None = None,
-    until: float = math.inf,
-    answered: Container[Point] = (),
+    interrupted: Callable[[], bool] = lambda: False,
 ) -> Iterator[Run]:
-    """Run all points, several at a time in processes of their own; runs as they finish.
+    """Run points, so many at a time, in processes of their own; runs as they finish.
 
-    Closing the iterator (or Ctrl-C) ends the processes; each leaves a checkpoint that ``resume`` continues. So does
-    the time ``until`` (as ``time.time()`` tells it): what is not finished by then is saved, and not among the runs.
-    Nor is a point that is ``answered`` when its turn comes.
+    A point is taken from ``todo`` when a process is free for it, so a generator can decide late which one is next.
+    The runs in hand end when the iterator is closed, on Ctrl-C, and once ``interrupted`` says so. Each then leaves a
+    checkpoint that ``resume`` continues.
     """
-    from fedfa.place import Place
-
-    engines = {point.experiment.engine for point in todo}
-    shared = any(  # one run then uses all there is
-        engine.executor == "ray" or Place.of(engine.device, engine.precision).device != "cpu" for engine in engines
-    )
-    jobs = min(jobs or (1 if shared else os.cpu_count() or 1), len(todo))
-    context = multiprocessing.get_context("spawn")
-    pool = ProcessPoolExecutor(jobs, mp_context=context, initializer=_watch)
-    waiting = [pool.submit(_run_point, point, command, resume, until, answered) for point in in_order(todo)]
+    pool = ProcessPoolExecutor(jobs, mp_context=multiprocessing.get_context("spawn"), initializer=_watch)
+    waiting = iter(todo)
+    running: set[Future[Run]] = set()
     try:
-        for done in as_completed(waiting):
-            if (run := done.result()) is not None:
-                yield run
+        while not interrupted():
+            running |= {pool.submit(_run_point, one, command, resume) for one in islice(waiting, jobs - len(running))}
+            if not running:
+                return
+            done, running = wait(running, POLL_SECONDS, FIRST_COMPLETED)
+            for one in done:
+                yield one.result()
     except KeyboardInterrupt:
         logger.warning("Saving the runs in hand; Ctrl-C again ends at once.")
         raise
     except BrokenProcessPool as error:
         raise EngineError("a run's process was killed; what was saved is kept: continue by repeating it") from error
     finally:
-        for one in waiting:
-            one.cancel()
         processes = list((pool._processes or {}).values())
         for process in processes:
-            if process.is_alive() and any(one.running() for one in waiting):
-                os.kill(process.pid or 0, signal.SIGINT)
+            if process.pid is not None and process.is_alive() and any(one.running() for one in running):
+                os.kill(process.pid, signal.SIGINT)
         try:
             pool.shutdown(wait=True, cancel_futures=True)
         except KeyboardInterrupt:
@@ -134,12 +130,23 @@ def run_points(
             raise
 
 
+def jobs_for(todo: Iterable[Point]) -> int:
+    """How many of these points to run at a time: one per core, or one alone where each uses all there is."""
+    from fedfa.place import Place
+
+    alone = any(
+        engine.executor == "ray" or Place.of(engine.device, engine.precision).device != "cpu"
+        for engine in {point.experiment.engine for point in todo}
+    )
+    return 1 if alone else os.cpu_count() or 1
+
+
 def in_order(todo: Sequence[Point]) -> list[Point]:
-    """By rank; among equals those of one setting and seed together, for they share data and prepared steps."""
-    first: dict[tuple[Any, ...], int] = {}
+    """Those of one setting and seed together, for they share data and prepared steps."""
+    first: dict[str, int] = {}
     for position, point in enumerate(todo):
-        first.setdefault((point.rank, ingredients(point.experiment)), position)
-    return sorted(todo, key=lambda point: (point.rank, first[point.rank, ingredients(point.experiment)]))
+        first.setdefault(ingredients(point.experiment), position)
+    return sorted(todo, key=lambda point: first[ingredients(point.experiment)])
 
 
 AGAIN_SECONDS = 2.0
@@ -167,25 +174,17 @@ def _watch() -> None:
     threading.Thread(target=follow_parent, daemon=True).start()
 
 
-def _run_point(point: Point, command: str, resume: bool, until: float, answered: Container[Point] = ()) -> Run | None:
-    """The finished run; None where the time was over before, or the point is answered without it."""
+def _run_point(point: Point, command: str, resume: bool) -> Run:
     if _stop_asked:
         raise KeyboardInterrupt
-    if time.time() >= until or point in answered:
-        return None
     experiment, key = point.experiment, ingredients(point.experiment)
     if key not in _last_task:
         _last_task.clear()
         _last_task[key] = experiment.make_task()
-    try:
-        run = experiment.run(
-            point.folder, resume=resume, label=point.label, command=command, task=_last_task[key],
-            interrupted=lambda: _stop_asked > 0 or time.time() >= until,
-        )  # fmt: skip
-    except KeyboardInterrupt:
-        if _stop_asked:
-            raise
-        return None
+    run = experiment.run(
+        point.folder, resume=resume, label=point.label, command=command, task=_last_task[key],
+        interrupted=lambda: _stop_asked > 0,
+    )  # fmt: skip
     return replace(run, model=None)
 
 

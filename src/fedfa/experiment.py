@@ -406,7 +406,6 @@ def data_task(data: DataSettings, model: "ModelSettings", local: "LocalTraining"
         test=(rows.test_inputs, rows.test_targets),
         local=local,
         name=f"{data.dataset}/{model.label}",
-        recalibrate=model.recalibrate,
     )
 
 

@@ -73,7 +73,7 @@ def compare(
     """Run several strategies under the same weather and data split, and print which reaches the target first."""
     from dataclasses import asdict, replace
 
-    from fedfa.comparison import points, run_points
+    from fedfa.comparison import in_order, jobs_for, points, run_points
     from fedfa.experiment import load_experiment
     from fedfa.progress import counted_progress
     from fedfa.report import write_report
@@ -100,10 +100,10 @@ def compare(
     todo = points(experiment, specs, numbers, folder)
     if not resume and any(point.folder.exists() for point in todo):
         raise ConfigError(f"--out {folder}: holds runs already; add --resume to keep them, or choose another folder")
-    runs = []
+    runs, jobs = [], jobs or jobs_for(todo)
     with counted_progress(len(todo)) as advance:
         try:
-            for done in run_points(todo, command=command_typed(), resume=resume, jobs=jobs):
+            for done in run_points(in_order(todo), jobs=jobs, command=command_typed(), resume=resume):
                 runs.append(done)
                 advance(f"{done.label}, seed {done.seed}: best accuracy {done.best_accuracy:.3f}")
         except KeyboardInterrupt:

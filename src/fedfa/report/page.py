@@ -198,12 +198,13 @@ def _lines(text: str) -> str:
     return escape(text).replace("\n", "<br>")
 
 
-def figure_html(figure: Figure, heading: str = "h2") -> str:
-    """The place of a figure on a page, with its caption."""
+def figure_html(figure: Figure, heading: str = "h2", files: bool = True) -> str:
+    """The place of a figure on a page, with its caption; ``files``: it lies beside the page as PDF and PNG, too."""
     name, title = escape(figure.name), escape(figure.title)
-    files = " ".join(f'<a href="figures/{name}.{kind}">{kind.upper()}</a>' for kind in ("pdf", "png"))
+    links = " ".join(f'<a href="figures/{name}.{kind}">{kind.upper()}</a>' for kind in ("pdf", "png"))
+    more = f' <span class="files">{links}</span>' if files else ""
     return (
         f"<figure><{heading}>{title}</{heading}>"
         f'<div class="plot" id="{name}" role="img" aria-label="{title}"></div>'
-        f'<figcaption>{escape(figure.caption)} <span class="files">{files}</span></figcaption></figure>'
+        f"<figcaption>{escape(figure.caption)}{more}</figcaption></figure>"
     )
