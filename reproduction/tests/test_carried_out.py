@@ -1,7 +1,6 @@
 """Recipes carried out for real on the embedded data, and stopped by the clock."""
 
 import re
-import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -113,36 +112,31 @@ def test_a_damaged_record_is_named(tmp_path: Path) -> None:
 # By the clock --------------------------------------------------------------------------------------------------------
 
 
-def test_a_run_that_the_clock_stops_ends_in_the_same_records(tmp_path: Path) -> None:
-    """Stopped again and again, it keeps its checkpoint, is not counted, and takes the very same course in the end."""
-    few = ("model.hidden=8", "data.clients=20", "stop.seconds=500")
+def test_a_run_in_pieces_ends_in_the_same_records(tmp_path: Path) -> None:
+    """Stopped again and again, it keeps its checkpoint, is not counted, and goes the very same way in the end."""
+    few = ("model.hidden=8", "data.clients=20", "stop.seconds=2000")
     one = BY_NAME["figure5"].comparisons(study(tmp_path, overrides=few))[1]
     one = replace(one, contenders=one.contenders[1:2])
     here, whole = (study(tmp_path / name, overrides=few) for name in ("pieces", "whole"))
     (planned,) = plan(here, [one])
     folder, task = planned.point.folder, planned.experiment.make_task()
+    ((_, (expected,)),) = made(whole, one)
 
-    def piece(seconds: float) -> fedfa.Run | None:
-        until = time.time() + seconds
-        try:
-            return planned.experiment.run(
-                folder, resume=True, label=planned.point.label, task=task, interrupted=lambda: time.time() >= until
-            )
-        except KeyboardInterrupt:
-            return None
+    def go_on(*, interrupted: bool) -> None:
+        """It asks ten times a second whether it is."""
+        label = planned.point.label
+        planned.experiment.run(folder, resume=True, label=label, task=task, interrupted=lambda: interrupted)
 
-    pieces, so_far = 0, None
-    while piece(0.25) is None:
+    for _ in range(2):
+        with pytest.raises(KeyboardInterrupt):
+            go_on(interrupted=True)
         assert (folder / "checkpoint.npz").is_file()
         assert not (folder / "manifest.json").exists()
         so_far = read_run(folder, or_unfinished=True)
-        pieces += 1
-        assert pieces < 1000
-    assert so_far is not None
-    assert so_far.unfinished
-    ((_, (expected,)),) = made(whole, one)
-    assert 0 < so_far.seconds < expected.seconds
-    assert_frame_equal(so_far.updates, expected.updates.head(len(so_far.updates)))  # what it left was its beginning
+        assert so_far.unfinished
+        assert 0 < so_far.seconds < expected.seconds
+        assert_frame_equal(so_far.updates, expected.updates.head(len(so_far.updates)))  # it is the beginning
+    go_on(interrupted=False)
     assert not (folder / "unfinished.json").exists()
     ((_, (done,)),) = made(here, one)  # takes what is there into the records
     assert not folder.exists()
