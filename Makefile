@@ -27,9 +27,9 @@ $(VENV)/installed: $(VENV)/created pyproject.toml constraints.txt
 	@$(PIP) -e .
 	@touch $@
 
-$(VENV)/installed-dev: $(VENV)/installed
+$(VENV)/installed-dev: $(VENV)/installed reproduction/pyproject.toml
 	@echo "Installing the tools for tests ..."
-	@$(PIP) -e '.[dev,nlp,ray,flower]'
+	@$(PIP) -e '.[dev,nlp,ray,flower]' -e ./reproduction
 	@touch $@
 
 $(VENV)/installed-flower: $(VENV)/installed

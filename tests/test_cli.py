@@ -7,6 +7,8 @@ import signal
 import subprocess
 import sys
 import time
+from functools import partial
+from importlib.metadata import distributions
 from pathlib import Path
 from typing import Any, get_args
 
@@ -14,6 +16,7 @@ import pytest
 
 import fedfa
 import fedfa.errors
+from fedfa.cli import elsewhere, main
 from fedfa.cli.console import free_folder
 from fedfa.deployment.app import check_app, write_app
 from fedfa.runs.store import find_run
@@ -38,6 +41,7 @@ def test_help_is_quick_and_imports_no_torch(tmp_path: Path) -> None:
     code = "import sys, fedfa.cli; sys.argv[1:] = ['--help']; fedfa.cli.main(); print('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert "run " in done.stdout
+    assert "paper " in done.stdout
     assert done.stdout.strip().endswith("False")
     for command in ("run", "compare", "report", "watch", "replay", "theory", "bench", "strategies", "init"):
         assert "--help" in call(command, "--help", cwd=tmp_path).stdout
@@ -47,6 +51,43 @@ def test_help_is_quick_and_imports_no_torch(tmp_path: Path) -> None:
         in call("report", "--help", cwd=tmp_path).stdout
     )
     assert call("--version", cwd=tmp_path).stdout == f"fedfa {fedfa.__version__}\n"
+
+
+def test_a_command_from_elsewhere_is_passed_on_whole(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A package names a function under ``fedfa.commands``; its options, ``--help`` among them, are its own."""
+    package = tmp_path / "brought-1.dist-info"
+    package.mkdir()
+    (package / "METADATA").write_text("Metadata-Version: 2.1\nName: brought\nVersion: 1\n")
+    (package / "entry_points.txt").write_text("[fedfa.commands]\npaper = brought:paper\n")
+    (tmp_path / "brought.py").write_text("def paper(name: str, loud: bool = False) -> None:\n    print(name, loud)\n")
+    monkeypatch.setattr(elsewhere, "entry_points", partial(found_in, tmp_path))
+    monkeypatch.syspath_prepend(tmp_path)
+    for words, said in ((["table1", "--loud"], "table1 True\n"), (["--help"], "Usage: fedfa paper [OPTIONS] NAME")):
+        monkeypatch.setattr("sys.argv", ["fedfa", "paper", *words])
+        main()
+        assert said in capsys.readouterr().out
+
+
+def found_in(folder: Path, *, group: str, name: str) -> Any:
+    """The entry points of the packages in a folder alone."""
+    points = (point for one in distributions(path=[str(folder)]) for point in one.entry_points)
+    return [point for point in points if (point.group, point.name) == (group, name)]
+
+
+def test_a_command_that_is_not_installed_says_how_to_get_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(elsewhere, "entry_points", partial(found_in, tmp_path))
+    monkeypatch.setattr("sys.argv", ["fedfa", "paper", "table1", "--scale", "full"])
+    with pytest.raises(SystemExit) as end:
+        main()
+    assert end.value.code == 2
+    assert capsys.readouterr().err == (
+        "fedfa: paper: not installed; it comes with the reproduction of the paper; from a checkout: "
+        "pip install ./reproduction\n"
+    )
 
 
 def test_run_report_and_json(tmp_path: Path) -> None:

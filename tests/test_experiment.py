@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 import fedfa
-from fedfa.experiments.comparison import points
 from fedfa.experiments.config import from_table, load_experiment
+from fedfa.experiments.points import points
 from fedfa.runs.store import read_run
 from fedfa.settings import parse_override, to_toml
 

@@ -357,32 +357,3 @@ def test_the_digest_follows_data_split_and_weights() -> None:
     assert same[0] == same[1]
     others = {own_task(plain).digest(1), own_task(plain, sizes=(10, 17, 6, 9)).digest(0)}
     assert len(others | {same[0]}) == 3
-
-
-def test_recalibrated_statistics_are_those_of_the_training_data() -> None:
-    """What the buffers hold no longer matters, and without them a trained model is judged the same."""
-    inputs = torch.randn(400, 6, generator=torch.Generator().manual_seed(0)) * 3 + 5
-    targets = (inputs[:, 0] > 5).long()
-
-    def make(recalibrate: int) -> fedfa.Task:
-        return fedfa.Task(
-            model=lambda: nn.Sequential(nn.BatchNorm1d(6), nn.Linear(6, 2)),
-            clients=[(inputs[:200], targets[:200])],
-            test=(inputs[200:], targets[200:]),
-            local=fedfa.LocalTraining(epochs=20, batch_size=50, lr=0.5),
-            recalibrate=recalibrate,
-        )
-
-    run = fedfa.simulate(fedfa.FedAvg(concurrency=1), make(0), stop={"updates": 3})
-    assert run.model is not None
-    spoilt, split = run.model.copy(), make(0).initial(0).num_trainable
-    spoilt[split:] = 40.0
-    kept = run.model.copy()
-    as_averaged = make(0).evaluator(0)
-    anew = make(100).evaluator(0)
-    good, bad = (as_averaged(vector, lambda: None).accuracy for vector in (run.model, spoilt))
-    assert good > 0.9
-    assert bad < 0.7
-    assert anew(spoilt, lambda: None) == anew(run.model, lambda: None)
-    assert anew(spoilt, lambda: None).accuracy == pytest.approx(good, abs=0.03)
-    np.testing.assert_array_equal(run.model, kept)

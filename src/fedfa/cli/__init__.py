@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 import typer.core
 
-from fedfa.cli import deploying, measuring, observing, reproducing, running, starting
+from fedfa.cli import deploying, elsewhere, measuring, observing, running, starting
 from fedfa.cli.console import INTERRUPTED, Interrupted
 from fedfa.errors import ConfigError, FedfaError
 
@@ -28,7 +28,9 @@ app.command(short_help="Run several strategies under the same conditions.")(runn
 app.command(short_help="Write the report page and figures of runs anew.")(running.report)
 app.command(short_help="Show a run while it goes, on a page.")(observing.watch)
 app.command(short_help="Aggregate a deployment anew from its journal.")(observing.replay)
-app.command(short_help="Make a table or figure of the FedFa paper.")(reproducing.paper)
+app.command(
+    short_help="Make a table or figure of the FedFa paper.", context_settings=elsewhere.PASSED_ON, add_help_option=False
+)(elsewhere.paper)
 app.command(short_help="Measure the paper's convergence bound on a run.")(observing.theory)
 app.command(short_help="Measure ours against baselines, with ratios.")(measuring.bench)
 app.command()(starting.strategies)

@@ -23,7 +23,7 @@ from fedfa.cli.console import (
     resume_hint,
     seed_numbers,
 )
-from fedfa.errors import ConfigError
+from fedfa.errors import ConfigError, UnknownKey
 
 
 def run(
@@ -73,18 +73,19 @@ def compare(
     from dataclasses import asdict, replace
 
     from fedfa.cli.progress import counted_progress
-    from fedfa.experiments.comparison import points, run_points
     from fedfa.experiments.config import load_experiment
+    from fedfa.experiments.points import in_order, jobs_for, points
+    from fedfa.experiments.processes import run_points
     from fedfa.report.page import verdict, write_report
     from fedfa.report.tables import as_rich, summarise
 
     try:
         experiment = load_experiment(file, overridden(set_, data))
     except ConfigError as error:
-        own = " For one strategy of several, give it there: --strategies NAME:KEY=VALUE."
-        raise ConfigError(
-            f"{error}{own if 'strategy.' in str(error) and 'unknown key' in str(error) else ''}"
-        ) from error
+        if not (isinstance(error, UnknownKey) and error.key.startswith("strategy.")):
+            raise
+        hint = "For one strategy of several, give it there: --strategies NAME:KEY=VALUE."
+        raise UnknownKey(f"{error} {hint}", error.key) from error
     wanted = experiment.compare
     specs = list(wanted.strategies) if strategies is None else strategy_specs(strategies)
     if jobs is not None and jobs < 1:
@@ -98,10 +99,10 @@ def compare(
     todo = points(experiment, specs, numbers, folder)
     if not resume and any(point.folder.exists() for point in todo):
         raise ConfigError(f"--out {folder}: holds runs already; add --resume to keep them, or choose another folder")
-    runs = []
+    runs, jobs = [], jobs or jobs_for(todo)
     with counted_progress(len(todo)) as advance:
         try:
-            for done in run_points(todo, command=command_typed(), resume=resume, jobs=jobs):
+            for done in run_points(in_order(todo), jobs=jobs, command=command_typed(), resume=resume):
                 runs.append(done)
                 advance(f"{done.label}, seed {done.seed}: best accuracy {done.best_accuracy:.3f}")
         except KeyboardInterrupt:

@@ -55,7 +55,6 @@ def data_task(data: DataSettings, model: ModelSettings, local: LocalTraining, se
         test=(rows.test_inputs, rows.test_targets),
         local=local,
         name=f"{data.dataset}/{label(model)}",
-        recalibrate=model.recalibrate,
     )
 
 

@@ -38,8 +38,6 @@ class Task:
     ``model`` makes a new ``nn.Module``; ``clients`` holds one data set per client and ``test`` the one to judge by,
     each a pair of tensors (inputs, targets) or a map-style ``Dataset`` of such pairs, read once. ``loss`` and
     ``metric`` take (outputs, targets); the metric is what runs report as accuracy, and is averaged over examples.
-    ``recalibrate``: before a model is judged, BatchNorm's statistics are measured anew on so many training examples,
-    to tell what averaged statistics cost; who trains sees nothing of it.
     """
 
     def __init__(
@@ -52,7 +50,6 @@ class Task:
         metric: Callable[[Tensor, Tensor], Tensor] = accuracy,
         local: LocalTraining | None = None,
         name: str = "task",
-        recalibrate: int = 0,
     ) -> None:
         made = isinstance(model, nn.Module) or not callable(model)
         require(not made, "model: must be a function that makes a new one, for example lambda: MyModel()")
@@ -62,7 +59,6 @@ class Task:
         self.metric = metric
         self.local = local or LocalTraining()
         self.name = name
-        self.recalibrate = recalibrate
         self.prepared: dict[Any, Any] = {}
         """What an executor has made ready for this task: runs of the same task share it."""
         data = [_tensors(client, f"clients[{number}]") for number, client in enumerate(clients)]
@@ -162,12 +158,6 @@ class Evaluator:
         self._task, self._device = task, device
         self._bound = task.flat_module(module.to(device.kind).eval())
         self._inputs, self._targets = device.put(task.test_inputs), device.put(task.test_targets)
-        norms = [one for one in module.modules() if isinstance(one, nn.modules.batchnorm._BatchNorm)]
-        self._norms = norms if task.recalibrate else []
-        for norm in self._norms:
-            norm.momentum = 1.0  # what the last batch shows, and nothing else
-        some = task.inputs[:: max(1, len(task.inputs) // max(1, task.recalibrate))][: task.recalibrate]
-        self._sample = device.put(some)
 
     def __call__(self, vector: Vector, meanwhile: Callable[[], None]) -> Score:
         """``meanwhile`` is called while a GPU works on it."""
@@ -190,7 +180,6 @@ class Evaluator:
         bound.load(torch.as_tensor(vector))
         sums = torch.zeros(2, dtype=torch.float64, device=self._device.kind)
         with torch.inference_mode(), self._device.computing():
-            self._measure_statistics()
             for inputs, targets in zip(
                 self._inputs.split(EVALUATION_BATCH), self._targets.split(EVALUATION_BATCH), strict=True
             ):
@@ -198,15 +187,6 @@ class Evaluator:
                 found = torch.stack([task.metric(outputs, targets), task.loss(outputs, targets)])
                 sums += found.double() * len(targets)
         return sums
-
-    def _measure_statistics(self) -> None:
-        """BatchNorm's, for the model that is loaded; nothing where the task does not ask for it."""
-        if self._norms:
-            for norm in self._norms:
-                norm.train()
-            self._bound.module(self._bound.layout.laid_out(self._sample))
-            for norm in self._norms:
-                norm.eval()
 
 
 def _frozen(module: nn.Module) -> list[nn.Parameter]:

@@ -20,7 +20,7 @@ from fedfa.report.shapes import (
     numbers,
     stacked,
 )
-from fedfa.report.tables import Row, percent, summarise
+from fedfa.report.tables import StrategyRow, percent, summarise
 from fedfa.report.timeline import timeline_figure
 from fedfa.runs.run import Run
 
@@ -66,12 +66,12 @@ def time_to_target_figure(runs: Sequence[Run], target: float) -> Figure:
     )
 
 
-def _slowness(row: Row) -> tuple[bool, bool, float]:
+def _slowness(row: StrategyRow) -> tuple[bool, bool, float]:
     return not row.complete, not row.reached, row.time_mean or 0.0
 
 
 def _target_bar(
-    row: Row, y: float, runs: Sequence[Run], target: float, colour: str, furthest: float
+    row: StrategyRow, y: float, runs: Sequence[Run], target: float, colour: str, furthest: float
 ) -> Sequence[Layer]:
     missing = row.seeds - row.reached
     lacking = "not reached" if row.seeds == 1 else f"not reached by {missing} of {row.seeds}"

@@ -16,7 +16,7 @@ from fedfa.report.interactive import as_plotly
 from fedfa.report.provenance import provenance
 from fedfa.report.shapes import Figure, by_label, clock_of, colours, number, size_in_bytes
 from fedfa.report.static import save
-from fedfa.report.tables import BASELINE, Row, cells, explanation, headers, percent, summarise
+from fedfa.report.tables import BASELINE, StrategyRow, cells, explanation, headers, percent, summarise
 from fedfa.report.templates import plotly, templates
 from fedfa.report.timeline import timeline_figure
 from fedfa.runs.run import Run
@@ -106,7 +106,7 @@ def travelling(runs: Sequence[Run]) -> str:
     )
 
 
-def verdict(rows: Sequence[Row], target: float | None) -> str:
+def verdict(rows: Sequence[StrategyRow], target: float | None) -> str:
     """The result in a sentence or two."""
     if target is None:
         best = max(rows, key=lambda row: row.best_mean or 0.0)
@@ -127,7 +127,7 @@ def verdict(rows: Sequence[Row], target: float | None) -> str:
     return text + _against_baseline(first, complete, rows) + "." + _too_close(first, complete[1:])
 
 
-def _too_close(first: Row, others: Sequence[Row]) -> str:
+def _too_close(first: StrategyRow, others: Sequence[StrategyRow]) -> str:
     """Who was not clearly slower: seed by seed, by no more than the standard deviation of how much it was slower.
 
     Seeds differ more in difficulty than strategies do, and the same seed is as difficult for all.
@@ -140,7 +140,7 @@ def _too_close(first: Row, others: Sequence[Row]) -> str:
     return f" Too close to call over these seeds: {', '.join(near)}." if near else ""
 
 
-def _against_baseline(first: Row, complete: Sequence[Row], rows: Sequence[Row]) -> str:
+def _against_baseline(first: StrategyRow, complete: Sequence[StrategyRow], rows: Sequence[StrategyRow]) -> str:
     baseline = next((row for row in rows if row.label == BASELINE), None)
     if first.label == BASELINE:
         if len(complete) < 2 or not first.time_mean:
@@ -156,7 +156,7 @@ def _against_baseline(first: Row, complete: Sequence[Row], rows: Sequence[Row]) 
     return f"; {BASELINE} reached it on only {baseline.reached} of {baseline.seeds} seeds"
 
 
-def _best(row: Row) -> str:
+def _best(row: StrategyRow) -> str:
     if row.best_mean is None:
         return f"{row.label} was never evaluated"
     mean = "" if row.seeds == 1 else ", a mean over seeds"

@@ -16,7 +16,7 @@ BASELINE = "fedavg"
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class StrategyRow:
     """One label over its seeds. What is unknown is None, so that JSON stays valid."""
 
     label: str
@@ -49,7 +49,7 @@ class Row:
         """Every seed reached the target."""
         return self.reached == self.seeds
 
-    def times_over(self, other: "Row") -> list[float]:
+    def times_over(self, other: "StrategyRow") -> list[float]:
         """How many times as long as the other it took, for each seed that got there with both."""
         return seed_by_seed(self.times, other.times)
 
@@ -60,17 +60,17 @@ def seed_by_seed(times: Mapping[int, float | None], others: Mapping[int, float |
     return [time / other for time, other in pairs if time and other]
 
 
-def summarise(runs: Sequence[Run], target: float | None) -> list[Row]:
+def summarise(runs: Sequence[Run], target: float | None) -> list[StrategyRow]:
     """One row per label; without a target nothing counts as reached."""
     groups = by_label(runs)
     baseline = _times(groups.get(BASELINE, []), target)
     return [_row(label, group, target, baseline) for label, group in groups.items()]
 
 
-def _row(label: str, runs: Sequence[Run], target: float | None, baseline: Sequence[float | None]) -> Row:
+def _row(label: str, runs: Sequence[Run], target: float | None, baseline: Sequence[float | None]) -> StrategyRow:
     times = _times(runs, target)
     staleness = [run.accepted["staleness"] for run in runs if len(run.accepted)]
-    return Row(
+    return StrategyRow(
         label=label,
         weight=runs[0].manifest["update_weight"],
         clock=clock_of(runs),
@@ -131,7 +131,7 @@ def headers(target: float | None) -> tuple[str, ...]:
     return ("Strategy", "Weight", "Seeds", *to_target, "Best\n(%)", "Final\n(%)", "Staleness\nmean / max")
 
 
-def cells(row: Row, target: float | None) -> tuple[str, ...]:
+def cells(row: StrategyRow, target: float | None) -> tuple[str, ...]:
     """A row as text, mean ± sd; a second line says what a number leaves out."""
     to_target = () if target is None else _target_cells(row)
     staleness = "–" if row.staleness_mean is None else f"{row.staleness_mean:.1f} / {row.staleness_max}"
@@ -146,7 +146,7 @@ def cells(row: Row, target: float | None) -> tuple[str, ...]:
     )
 
 
-def _target_cells(row: Row) -> tuple[str, ...]:
+def _target_cells(row: StrategyRow) -> tuple[str, ...]:
     if row.time_mean is None or row.updates_mean is None or row.rounds_mean is None:
         return ("not reached", "–", "–", "–")
     time = number(row.time_mean) + ("" if row.time_sd is None else f" ± {number(row.time_sd, row.time_mean)}")
@@ -165,7 +165,7 @@ def accuracy_cell(mean: float | None, sd: float | None = None) -> str:
     return f"{100 * mean:.1f}" + ("" if sd is None else f" ± {100 * sd:.1f}")
 
 
-def explanation(rows: Sequence[Row], target: float | None) -> str:
+def explanation(rows: Sequence[StrategyRow], target: float | None) -> str:
     """How to read the table."""
     text = (
         "Mean ± standard deviation over seeds; accuracies on the test data; staleness in versions; weight is what one "
@@ -180,7 +180,7 @@ def explanation(rows: Sequence[Row], target: float | None) -> str:
     )
 
 
-def as_rich(rows: Sequence[Row], target: float | None) -> Table:
+def as_rich(rows: Sequence[StrategyRow], target: float | None) -> Table:
     """For the terminal; fits into 100 columns and wraps, but never cuts, in fewer."""
     table = Table(box=SIMPLE_HEAD, caption=explanation(rows, target), caption_justify="left", collapse_padding=True)
     for position, header in enumerate(headers(target)):

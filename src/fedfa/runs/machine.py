@@ -2,22 +2,21 @@
 
 import os
 import platform
+from importlib.metadata import version
 from typing import Any
 
-import numpy as np
-
 import fedfa
+from fedfa.runs.source import source_commit
 
 
 def machine() -> dict[str, Any]:
-    """Versions and hardware that a number should be quoted with."""
-    import torch
-
+    """JSON-ready."""
     return {
         "fedfa": fedfa.__version__,
+        "commit": source_commit(),
         "python": platform.python_version(),
-        "torch": torch.__version__,
-        "numpy": np.__version__,
+        "torch": version("torch"),
+        "numpy": version("numpy"),
         "system": f"{platform.system()} {platform.machine()}",
         "cpus": os.cpu_count(),
     }

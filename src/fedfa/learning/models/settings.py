@@ -25,8 +25,6 @@ class ModelSettings:
     """Rank of the LoRA adapters, which alone are trained together with the head; 0: everything is trained (bert)."""
     lora_alpha: float = 1.0
     """The adapters count lora_alpha / lora_rank times (bert)."""
-    recalibrate: int = 0
-    """Measure BatchNorm's statistics anew on so many training examples before each evaluation; 0: as averaged."""
 
     def __post_init__(self) -> None:
         check(1 <= self.hidden <= 10**6, "hidden", self.hidden, "must be between 1 and 1,000,000")
@@ -36,11 +34,4 @@ class ModelSettings:
         check(self.name != "bert" or self.weights != "", "weights", self.weights, need)
         check(2 <= self.max_length <= 10**5, "max_length", self.max_length, "must be between 2 and 100,000")
         check(0 <= self.lora_rank <= 1024, "lora_rank", self.lora_rank, "must be between 0 and 1024")
-        has_norms = self.name == "resnet18" and self.norm == "batch"
-        check(
-            self.recalibrate == 0 or (has_norms and self.recalibrate >= 2),
-            "recalibrate",
-            self.recalibrate,
-            "must be 2 examples or more of a model with BatchNorm (resnet18), or 0",
-        )
         check(0 < self.lora_alpha < float("inf"), "lora_alpha", self.lora_alpha, "must be above 0, and finite")

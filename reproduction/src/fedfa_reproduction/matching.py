@@ -1,0 +1,209 @@
+"""Which recorded run answers a planned one: its own, or a longer one of the same settings, cut where its would end."""
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from fedfa.errors import ConfigError
+from fedfa.experiments.config import Experiment, from_table
+from fedfa.experiments.points import Point, ingredients
+from fedfa.runs.run import Run
+from fedfa.runs.stop import Stop
+from fedfa_reproduction.measures import cut, end_under, given_up, outcome
+from fedfa_reproduction.records import Record, Records
+
+UNTOUCHED = ("compare.", "data.folder", "engine.threads", "engine.check", "stop.diverged")
+"""What changes nothing of a run, or only when it is given up."""
+OF_THE_MACHINE = {
+    "model.weights",
+    *(f"engine.{key}" for key in ("executor", "workers", "device", "precision", "compile")),
+}
+"""What depends on what was at hand; the records tell it."""
+RETIRED = (("model", "recalibrate"),)
+"""Settings that fedfa no longer has, but recorded runs were made with."""
+
+
+@dataclass(frozen=True, eq=False)
+class PlannedRun:
+    """A run that is asked for."""
+
+    name: str
+    point: Point
+    priority: tuple[int, int] = (0, 0)
+    """Of the lowest first."""
+    retired: Mapping[str, Any] = field(default_factory=dict)
+    """Settings that fedfa no longer has, by dotted key: it can be shown, but not made."""
+
+    @property
+    def experiment(self) -> Experiment:
+        return self.point.experiment
+
+    @property
+    def seed(self) -> int:
+        return self.point.experiment.seed
+
+
+Pair = tuple[PlannedRun, PlannedRun]
+"""A run as it is asked for, and the one that goes on past the target."""
+
+
+class Answers:
+    """Finds recorded runs for planned ones.
+
+    ``only_show``: neither the data nor the weights need be there, nor need runs be computed in the same way.
+    """
+
+    def __init__(self, records: Records, only_show: bool = False) -> None:
+        self.records, self.only_show = records, only_show
+        self._digests: dict[str, str] = {}
+        """Of data and initial model, by what they are made of; empty where they are not there."""
+        self._ends: dict[tuple[str, Stop], bool] = {}
+        self._wanted: WeakKeyDictionary[PlannedRun, str] = WeakKeyDictionary()
+
+    def __contains__(self, planned: PlannedRun) -> bool:
+        """Whether the planned run is answered; what its run was made with is checked when it is taken."""
+        return self._own(planned) is not None or next(self._longer(planned), None) is not None
+
+    def fairly(self, planned: PlannedRun) -> bool:
+        """Whether it is answered whatever became of its run: not just because it was slow to a target.
+
+        Of runs that end at a target, those go beyond a given time that are late there; to count them alone would be
+        to choose.
+        """
+        to_target = planned.experiment.stop.accuracy is not None
+        return self._own(planned) is not None or any(
+            to_target or outcome(self.records.run(name))[0] != "accuracy" for name in self._longer(planned)
+        )
+
+    def take(self, planned: PlannedRun) -> Run | None:
+        """The planned run itself, or a longer one, cut where it would have ended; None where neither is there.
+
+        Under the planned run's own name, one with other settings or on other data is refused.
+        """
+        own = self._own(planned)
+        if own is None:
+            same = (name for name in self._longer(planned) if self._same_data(planned, name))
+            name = next(same, None)
+            return None if name is None else cut(self.records.run(name), planned.experiment.stop)
+        here, there = settings(planned.experiment.as_table()) | dict(planned.retired), recorded(own)
+        for key in sorted(here.keys() | there.keys()):
+            if here.get(key) != there.get(key) and not (self.only_show and key in OF_THE_MACHINE):
+                raise ConfigError(
+                    f"{self.records.folder}: holds a run {own.name} with {key} = {there.get(key)}, now "
+                    f"{here.get(key)}; choose another --out"
+                )
+        if not self._same_data(planned, own.name):
+            raise ConfigError(
+                f"{self.records.folder}: holds a run {own.name} on other data or weights; choose another --out"
+            )
+        return self.records.run(own.name)
+
+    def begun(self, planned: PlannedRun) -> Run | None:
+        """Where there is nothing to take: the run with its settings that went farthest."""
+        same = (self.records.run(name) for name in self._of_its_settings(planned) if self._same_data(planned, name))
+        return max(same, key=lambda run: run.seconds, default=None)
+
+    def made(self, planned: PlannedRun, run: Run) -> None:
+        """A run that has just been made."""
+        self.records.add(planned.name, run)
+        self._digests[ingredients(planned.experiment)] = run.manifest["digest"]
+        self._file(self.records.by_name[planned.name])
+
+    def _own(self, planned: PlannedRun) -> Record | None:
+        record = self.records.by_name.get(planned.name)
+        return record if record is not None and record.finished else None
+
+    def _longer(self, planned: PlannedRun) -> Iterator[str]:
+        """Runs with its settings that went as far as it would, or further."""
+        stop = planned.experiment.stop
+        for name in self._of_its_settings(planned):
+            key = name, stop
+            if key not in self._ends:
+                run = self.records.run(name)
+                self._ends[key] = given_up(run) or end_under(run, stop) is not None
+            if self._ends[key]:
+                yield name
+
+    def _of_its_settings(self, planned: PlannedRun) -> Iterator[str]:
+        """Runs that went the same way, however far: under other names, and those that were interrupted."""
+        if planned not in self._wanted:
+            self._wanted[planned] = what_decides(planned.experiment, planned.retired, self.only_show)
+        for name in self._by_settings.get(self._wanted[planned], ()):
+            if name != planned.name or not self.records.by_name[name].finished:
+                yield name
+
+    @cached_property
+    def _by_settings(self) -> dict[str, list[str]]:
+        found: dict[str, list[str]] = {}
+        for record in self.records.by_name.values():
+            if (key := self._settings_of(record)) is not None:
+                found.setdefault(key, []).append(record.name)
+        return found
+
+    def _file(self, record: Record) -> None:
+        if (key := self._settings_of(record)) is not None:
+            names = self._by_settings.setdefault(key, [])
+            names[:] = sorted({*names, record.name}, key=lambda name: name.split("/"))
+
+    def _settings_of(self, record: Record) -> str | None:
+        """None where the run was made with a setting that nobody knows."""
+        try:
+            experiment, retired = recorded_experiment(record)
+            return what_decides(experiment, retired, self.only_show)
+        except ConfigError:
+            return None
+
+    def _same_data(self, planned: PlannedRun, name: str) -> bool:
+        """Whether a run was made on the planned one's data and initial model; to show it, they need not be there."""
+        key = ingredients(planned.experiment)
+        if key not in self._digests:
+            try:
+                self._digests[key] = planned.experiment.make_task().digest(planned.seed)
+            except ConfigError:
+                if not self.only_show:
+                    raise
+                self._digests[key] = ""
+        return self._digests[key] in ("", self.records.by_name[name].manifest["digest"])
+
+
+def recorded(record: Record) -> dict[str, Any]:
+    """A run's settings; those that came later than it are what they are by default."""
+    try:
+        experiment, retired = recorded_experiment(record)
+    except ConfigError:
+        return settings(record.config)
+    return settings(experiment.as_table()) | retired
+
+
+def recorded_experiment(record: Record) -> tuple[Experiment, dict[str, Any]]:
+    """The experiment of a run, and its settings that fedfa no longer has, by dotted key."""
+    config = {key: dict(value) if isinstance(value, Mapping) else value for key, value in record.config.items()}
+    gone = [(table, key) for table, key in RETIRED if key in config.get(table, {})]
+    retired = {f"{table}.{key}": config[table].pop(key) for table, key in gone}
+    return from_table(config), retired
+
+
+def settings(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Settings by dotted key, but for those that change nothing of a run, or only when to give it up."""
+    flat: dict[str, Any] = {}
+    for key, value in table.items():
+        path = f"{prefix}{key}"
+        if isinstance(value, Mapping):
+            flat |= settings(value, f"{path}.")
+        elif value is not None and not path.startswith(UNTOUCHED):
+            flat[path] = list(value) if isinstance(value, tuple) else value
+    return flat
+
+
+def what_decides(experiment: Experiment, retired: Mapping[str, Any], only_show: bool) -> str:
+    """All that decides how a run goes, but not where it ends; a default counts as what it comes to."""
+    strategy = experiment.make_strategy()
+    own = {"name": strategy.name} | strategy.settings()
+    if (step := getattr(strategy, "step_size", None)) is not None:
+        own["server_lr"] = step
+    flat = settings(experiment.as_table() | {"strategy": own}) | dict(retired)
+    left_out = {key for key in flat if key.startswith("stop.") or (only_show and key in OF_THE_MACHINE)}
+    return json.dumps({key: value for key, value in sorted(flat.items()) if key not in left_out})

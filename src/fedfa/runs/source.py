@@ -1,0 +1,34 @@
+"""Which source runs: the commit of the checkout that the package lies in."""
+
+import os
+import subprocess
+from functools import cache
+from pathlib import Path
+
+PACKAGE = Path(__file__).resolve().parent.parent
+GIT_SECONDS = 5.0
+"""A record is worth more than its commit: a git that takes longer is not waited for."""
+
+
+@cache
+def source_commit(package: Path = PACKAGE) -> str | None:
+    """The commit, with ``-dirty`` where the package's files differ from it; None outside a checkout or without git."""
+    root = package.parent.parent
+    if package.parent.name != "src" or not (root / ".git").exists():
+        return None
+    try:
+        commit = _git(root, "rev-parse", "HEAD")
+        changed = _git(root, "status", "--porcelain", "--", str(package))
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return f"{commit}-dirty" if changed else commit
+
+
+def _git(root: Path, *words: str) -> str:
+    """What git says of the checkout itself, whichever one the caller's environment names."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    done = subprocess.run(
+        ["git", "-C", str(root), *words], env=environment, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        stdout=subprocess.PIPE, timeout=GIT_SECONDS, check=True, text=True,
+    )  # fmt: skip
+    return done.stdout.strip()
