@@ -1,7 +1,7 @@
 # make demo   set up, then compare the strategies on the embedded data and write a report page
 # make test   set up, then run all tests
 # make federation  train on real Flower daemons: a SuperLink and 4 SuperNodes on this machine
-# make lint   formatting, lint and types
+# make lint   formatting, lint, types, and which package may import which
 # make bench  ours against baselines, side by side, on this machine; prints the ratios
 
 PYTHON ?= python3
@@ -50,6 +50,7 @@ lint: $(VENV)/installed-dev
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/basedpyright
+	$(BIN)/lint-imports
 
 format: $(VENV)/installed-dev
 	$(BIN)/ruff format .

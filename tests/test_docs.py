@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from fedfa.bench import BY_NAME
+from fedfa.strategies.registry import STRATEGIES
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "reproduction").glob("*.md"))]
@@ -37,4 +37,4 @@ def test_links_lead_somewhere(page: Path) -> None:
 def test_every_strategy_is_documented() -> None:
     for page in (ROOT / "README.md", ROOT / "docs" / "strategies.md"):
         text = page.read_text()
-        assert [name for name in BY_NAME if f"`{name}`" not in text] == []
+        assert [name for name in STRATEGIES if f"`{name}`" not in text] == []

@@ -10,7 +10,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
+from fedfa.version import __version__ as __version__
 
 if TYPE_CHECKING:
     from fedfa.analysis.server_step import server_step as server_step

@@ -13,12 +13,14 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 from torch.func import grad_and_value, vmap
+from torch.utils.flop_counter import FlopCounterMode
 
 from fedfa.errors import in_a_line
 from fedfa.executors.base import Trained, WorkOrder
 from fedfa.executors.capture import CannotCapture, capture
 from fedfa.executors.inline import Inline
 from fedfa.learning.flat import Stateless, homes
+from fedfa.learning.private_torch import Dropout, NormWithStatistics
 from fedfa.learning.task import Task
 
 T = TypeVar("T")
@@ -155,7 +157,7 @@ class Batched(Inline):
     def _try(self) -> None:
         """One step both ways: a model that cannot be captured, or comes out different, must not be batched."""
         task, layout = self._task, self._layout
-        if any(isinstance(m, torch.nn.modules.dropout._DropoutNd) and m.p > 0 for m in self._module.modules()):
+        if any(isinstance(m, Dropout) and m.p > 0 for m in self._module.modules()):  # pyright: ignore[reportOperatorIssue]
             raise CannotBatch("it draws random numbers: dropout")
         initial = self._bound.collect()
         memory = task.local.new_memory(initial[: layout.num_trainable])
@@ -188,7 +190,7 @@ class Batched(Inline):
         names = homes(self._module)
         unread = set()
         for owner, part in self._module.named_modules():
-            if isinstance(part, torch.nn.modules.batchnorm._NormBase) and part.momentum is not None:
+            if isinstance(part, NormWithStatistics) and part.momentum is not None:
                 unread.add(f"{owner}.num_batches_tracked".lstrip("."))
         for name, buffer in self._module.named_buffers():
             if (
@@ -221,8 +223,6 @@ def _same_sizes(plans: list[list[Tensor]], number: int) -> Iterator[tuple[list[i
 
 def flops_per_step(task: Task, seed: int) -> float:
     """Arithmetic of one client's largest local step: forward, and twice that backward."""
-    from torch.utils.flop_counter import FlopCounterMode
-
     module = task.build(seed).eval()  # so that nothing is drawn
     batch = task.batches(seed, 0, 0, 1)[0]
     counter = FlopCounterMode(display=False)

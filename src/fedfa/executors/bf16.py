@@ -11,10 +11,9 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
 
 from fedfa.learning.flat import Layout
+from fedfa.learning.private_torch import TorchDispatchMode, tree_leaves
 
 BLOCK = 4096
 """Numbers that one program of the kernel takes on."""

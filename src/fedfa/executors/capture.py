@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, fx
 
 from fedfa.errors import in_a_line
+from fedfa.learning.private_torch import OpOverload, make_fx, name_of
 
 # Where a value lives is decided by its inputs here, so these keywords carry nothing.
 _IMPLIED = {"pin_memory", "layout", "device"}
@@ -25,8 +26,6 @@ class CannotCapture(Exception):
 
 def capture(function: Callable[..., Any], *examples: Tensor) -> Callable[..., Any]:
     """The same function for inputs of exactly these shapes. It may change its inputs in place."""
-    from torch.fx.experimental.proxy_tensor import make_fx
-
     try:
         with torch.no_grad():
             graph = make_fx(function)(*examples)
@@ -56,8 +55,8 @@ def _source(module: fx.GraphModule) -> tuple[str, list[Tensor]]:
             lines.append(f"return {_literal(node.args[0])}")
         elif node.target is operator.getitem:
             lines.append(f"{node.name} = {_literal(node.args[0])}[{node.args[1]}]")
-        elif isinstance(node.target, torch._ops.OpOverload):
-            namespace, name = node.target._schema.name.split("::")
+        elif isinstance(node.target, OpOverload):
+            namespace, name = name_of(node.target)
             arguments = [_literal(argument) for argument in node.args]
             arguments += [f"{key}={_literal(value)}" for key, value in node.kwargs.items() if key not in _IMPLIED]
             lines.append(f"{node.name} = torch.ops.{namespace}.{name}({', '.join(arguments)})")

@@ -29,6 +29,7 @@ from fedfa.executors.capture import CannotCapture
 from fedfa.learning.device import Device
 from fedfa.learning.flat import Stateless
 from fedfa.learning.local import own_seed
+from fedfa.learning.private_torch import NormWithStatistics, descend
 from fedfa.learning.task import Task
 
 CHUNK = 4
@@ -188,8 +189,8 @@ class Lanes:
 def _uncounted(module: nn.Module) -> nn.Module:
     """BatchNorm counts its batches, and where its momentum is fixed never looks at the count: spare the GPU that."""
     for part in module.modules():
-        if isinstance(part, nn.modules.batchnorm._NormBase) and part.momentum is not None:
-            part.num_batches_tracked = None
+        if isinstance(part, NormWithStatistics) and part.momentum is not None:
+            part.num_batches_tracked = None  # pyright: ignore[reportArgumentType]
     return module
 
 
@@ -351,7 +352,7 @@ class Lane:
             lanes.descent(table, self.trainable, self._half, local.lr)
             pairs = [(leaf, gradient) for leaf, gradient in pairs if leaf.dtype != torch.bfloat16]
         if pairs:
-            torch._foreach_add_(*map(list, zip(*pairs, strict=True)), alpha=-local.lr)  # pyright: ignore
+            descend([leaf for leaf, _ in pairs], [gradient for _, gradient in pairs], local.lr)
 
     def _load(self, base: Tensor, key: int, prox_mu: float) -> None:
         """Everything as at the start of a client's work."""

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from fedfa.errors import require
+from fedfa.learning.private_torch import own_tensors
 
 
 @dataclass(frozen=True)
@@ -134,7 +135,8 @@ def homes(module: nn.Module) -> dict[str, list[str]]:
     """All names of each parameter and buffer, by its first one: one that several modules share has several."""
     names: dict[int, list[str]] = defaultdict(list)
     for owner, part in module.named_modules():
-        for leaf, tensor in (*part._parameters.items(), *part._buffers.items()):
+        parameters, buffers = own_tensors(part)
+        for leaf, tensor in (*parameters.items(), *buffers.items()):
             if tensor is not None:
                 names[id(tensor)].append(f"{owner}.{leaf}" if owner else leaf)
     return {first: [first, *others] for first, *others in names.values()}
@@ -192,7 +194,7 @@ class FlatModule:
             value = views[first] if first in views else buffer.clone()
             for name in names_of[first]:
                 owner, _, leaf = name.rpartition(".")
-                home = module.get_submodule(owner)._buffers
+                _, home = own_tensors(module.get_submodule(owner))
                 (self._travelling if first in views else self._resting).append((home, leaf, value))
         self.load(vector)
 

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from fedfa.errors import check
+from fedfa.learning.private_torch import fused_adamw, is_batched
 from fedfa.randomness import BATCHES, EPOCHS, keyed
 
 ADAM_BETAS = (0.9, 0.999)
@@ -87,12 +88,10 @@ class LocalTraining:
             first, second, count = memory
             b1, b2 = ADAM_BETAS
             count.add_(1.0)
-            alone = not torch._C._functorch.is_batchedtensor(params)  # pyright: ignore[reportAttributeAccessIssue]
-            if alone:  # the same in one pass over memory
-                torch._fused_adamw_(  # pyright: ignore[reportPrivateImportUsage]
-                    [params], [gradient.to(params.dtype)], [first], [second], [], [count],
-                    lr=self.lr, beta1=b1, beta2=b2, weight_decay=self.weight_decay, eps=ADAM_EPSILON,
-                    amsgrad=False, maximize=False,
+            if not is_batched(params):  # the same in one pass over memory
+                fused_adamw(
+                    params, gradient.to(params.dtype), first, second, count,
+                    lr=self.lr, betas=ADAM_BETAS, weight_decay=self.weight_decay, epsilon=ADAM_EPSILON,
                 )  # fmt: skip
                 return
             first.mul_(b1).add_(gradient, alpha=1 - b1)

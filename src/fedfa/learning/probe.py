@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.utils._pytree import tree_leaves
 
 from fedfa.errors import ConfigError, in_a_line
 from fedfa.learning.flat import FlatModule
+from fedfa.learning.private_torch import Dropout, tree_leaves
 
 LARGEST_ERROR = 0.05
 """How far a tensor may differ between the layouts, relative to its length: rounding flips a ReLU here and there."""
@@ -99,7 +99,7 @@ def _passes(bound: FlatModule, batch: Batch, loss: Loss) -> list[_Pass]:
     try:
         module.train()
         for part in module.modules():
-            if isinstance(part, nn.modules.dropout._DropoutNd):
+            if isinstance(part, Dropout):
                 part.eval()
         training = _pass(bound, batch, loss, backward=True)
         bound.load(initial)

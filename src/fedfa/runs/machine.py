@@ -5,14 +5,14 @@ import platform
 from importlib.metadata import version
 from typing import Any
 
-import fedfa
 from fedfa.runs.source import source_commit
+from fedfa.version import __version__
 
 
 def machine() -> dict[str, Any]:
     """JSON-ready."""
     return {
-        "fedfa": fedfa.__version__,
+        "fedfa": __version__,
         "commit": source_commit(),
         "python": platform.python_version(),
         "torch": version("torch"),

@@ -13,8 +13,11 @@ from fedfa.deployment.transport import TrainRequest
 from fedfa.errors import check, require
 from fedfa.executors.base import Trained, WorkOrder
 from fedfa.executors.inline import Inline
+from fedfa.learning.data.settings import DataSettings
+from fedfa.learning.data_task import data_task
 from fedfa.learning.flat import FlatModule
 from fedfa.learning.local import LocalTraining
+from fedfa.learning.models.settings import ModelSettings
 from fedfa.learning.task import Task
 
 Node = Mapping[str, Any]
@@ -67,10 +70,6 @@ def make_task(source: TaskSource, seed: int, node: Node | None) -> Task:
 
 def digits(seed: int, node: Node | None, local: LocalTraining | None = None) -> Task:
     """The embedded task, split among as many clients as the nodes' ``num-partitions`` says."""
-    from fedfa.learning.data.settings import DataSettings
-    from fedfa.learning.data_task import data_task
-    from fedfa.learning.models.settings import ModelSettings
-
     parts = 1 if node is None else node.get("num-partitions", 1)
     check(isinstance(parts, int) and parts >= 1, "num-partitions", parts, "must be 1, 2, 3, ...")
     return data_task(DataSettings(clients=parts), ModelSettings(), local or LocalTraining(), seed)  # pyright: ignore

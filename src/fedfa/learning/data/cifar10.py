@@ -5,6 +5,7 @@ Reads the public binary form (``cifar-10-batches-bin``), the public Python form 
 """
 
 import hashlib
+import io
 import pickle
 from pathlib import Path
 from typing import Any, ClassVar
@@ -99,8 +100,6 @@ class _OnlyArrays(pickle.Unpickler):
 
 
 def _python(folder: Path, name: str) -> tuple[np.ndarray, np.ndarray]:
-    import io
-
     path = folder / name
     content = _bytes(path)
     _check_hash(path, content)
@@ -116,8 +115,6 @@ def _python(folder: Path, name: str) -> tuple[np.ndarray, np.ndarray]:
 
 def _jpeg(folder: Path, name: str) -> tuple[np.ndarray, np.ndarray]:
     """A square sheet of 32 x 32 tiles, row by row, and one label byte per tile."""
-    import io
-
     from PIL import Image, UnidentifiedImageError
 
     path = folder / f"{name}.jpg"

@@ -15,9 +15,9 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils._python_dispatch import is_in_torch_dispatch_mode
 
 from fedfa.errors import ConfigError, check, in_a_line, require
+from fedfa.learning.private_torch import is_in_torch_dispatch_mode, is_transformed
 
 REMEDY = (
     "get config.json, model.safetensors and vocab.txt from https://huggingface.co/google-bert/bert-base-uncased "
@@ -63,7 +63,7 @@ def _may_look_at(ids: Tensor) -> bool:
         and not torch.compiler.is_compiling()
         and not torch.jit.is_tracing()  # pyright: ignore[reportPrivateImportUsage]
         and not is_in_torch_dispatch_mode()
-        and not torch._C._functorch.is_functorch_wrapped_tensor(ids)  # pyright: ignore[reportAttributeAccessIssue]
+        and not is_transformed(ids)
     )
 
 

@@ -1,0 +1,56 @@
+"""Everything that this package uses of torch beyond its public interface, in one place.
+
+Torch may change these names in any release. ``tests/learning/test_private_torch.py`` tells which one broke, and how.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch._ops import OpOverload as OpOverload
+from torch.fx.experimental.proxy_tensor import make_fx as make_fx
+from torch.utils._python_dispatch import TorchDispatchMode as TorchDispatchMode
+from torch.utils._python_dispatch import is_in_torch_dispatch_mode as is_in_torch_dispatch_mode
+from torch.utils._pytree import tree_leaves as tree_leaves
+
+Dropout: Any = nn.modules.dropout._DropoutNd
+"""The base of all dropout modules, which have a probability ``p``."""
+NormWithStatistics: Any = nn.modules.batchnorm._NormBase
+"""The base of all modules with running statistics, which have a ``momentum`` and may count their batches."""
+
+
+def is_batched(tensor: Tensor) -> bool:
+    """Whether ``vmap`` is at work on this tensor."""
+    return torch._C._functorch.is_batchedtensor(tensor)  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def is_transformed(tensor: Tensor) -> bool:
+    """Whether any of torch.func's transformations is at work on this tensor."""
+    return torch._C._functorch.is_functorch_wrapped_tensor(tensor)  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def own_tensors(module: nn.Module) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The module's own parameters and buffers, in the dictionaries in which it keeps them."""
+    return module._parameters, module._buffers
+
+
+def name_of(operation: OpOverload) -> tuple[str, str]:
+    """Namespace and name of an ATen operation."""
+    namespace, name = operation._schema.name.split("::")
+    return namespace, name
+
+
+def fused_adamw(
+    params: Tensor, gradient: Tensor, first: Tensor, second: Tensor, count: Tensor, *, lr: float,
+    betas: tuple[float, float], weight_decay: float, epsilon: float,
+) -> None:  # fmt: skip
+    """One step of AdamW in place, in one pass over memory; ``count`` holds the number of steps, this one included."""
+    torch._fused_adamw_(  # pyright: ignore[reportPrivateImportUsage]
+        [params], [gradient], [first], [second], [], [count], lr=lr, beta1=betas[0], beta2=betas[1],
+        weight_decay=weight_decay, eps=epsilon, amsgrad=False, maximize=False,
+    )  # fmt: skip
+
+
+def descend(params: list[Tensor], gradients: list[Tensor], lr: float) -> None:
+    """``param -= lr * gradient`` for all of them at once."""
+    torch._foreach_add_(params, gradients, alpha=-lr)  # pyright: ignore[reportPrivateImportUsage]

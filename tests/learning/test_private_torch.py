@@ -1,0 +1,82 @@
+"""What is used of torch beyond its public interface is still there, and does what we need of it."""
+
+import pytest
+import torch
+from torch import nn
+
+from fedfa.learning import private_torch
+
+
+def test_base_classes_cover_the_modules_we_mean() -> None:
+    assert all(isinstance(one, private_torch.Dropout) for one in (nn.Dropout(0.3), nn.Dropout2d(), nn.AlphaDropout()))
+    assert nn.Dropout(0.3).p == 0.3
+    norms = nn.BatchNorm1d(2), nn.BatchNorm2d(2), nn.InstanceNorm2d(2, track_running_stats=True)
+    assert all(isinstance(one, private_torch.NormWithStatistics) for one in norms)
+    assert not isinstance(nn.LayerNorm(2), private_torch.NormWithStatistics)
+    assert norms[0].momentum == 0.1
+
+
+def test_transformations_are_seen() -> None:
+    seen = []
+
+    def look(x: torch.Tensor) -> torch.Tensor:
+        seen.append((private_torch.is_batched(x), private_torch.is_transformed(x)))
+        return x.sum()
+
+    look(torch.ones(3))
+    torch.func.vmap(look)(torch.ones(2, 3))
+    torch.func.grad(look)(torch.ones(3))
+    assert seen == [(False, False), (True, True), (False, True)]
+
+
+def test_a_modules_own_tensors_can_be_replaced() -> None:
+    norm = nn.BatchNorm1d(2)
+    parameters, buffers = private_torch.own_tensors(norm)
+    assert list(parameters) == ["weight", "bias"]
+    assert "running_mean" in buffers
+    buffers["running_mean"] = torch.full((2,), 7.0)
+    assert norm.running_mean is buffers["running_mean"]
+
+
+def test_traced_operations_have_names() -> None:
+    graph = private_torch.make_fx(lambda x: x.relu() + 1)(torch.ones(3))
+    calls = [node.target for node in graph.graph.nodes if isinstance(node.target, private_torch.OpOverload)]
+    assert [private_torch.name_of(call) for call in calls] == [("aten", "relu"), ("aten", "add")]
+
+
+def test_dispatched_operations_are_seen_with_their_leaves() -> None:
+    names = []
+
+    class Seen(private_torch.TorchDispatchMode):
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            names.append((str(func), len(private_torch.tree_leaves((args, kwargs or {})))))
+            return func(*args, **(kwargs or {}))
+
+    assert not private_torch.is_in_torch_dispatch_mode()
+    with Seen():
+        assert private_torch.is_in_torch_dispatch_mode()
+        torch.ones(2).mul(3.0)
+    assert ("aten.mul.Tensor", 2) in names
+
+
+@pytest.mark.parametrize("weight_decay", [0.0, 0.1])
+def test_fused_adamw_is_torchs_adamw(weight_decay: float) -> None:
+    torch.manual_seed(0)
+    start, gradients = torch.randn(20), torch.randn(4, 20)
+    parameter = nn.Parameter(start.clone())
+    optimizer = torch.optim.AdamW([parameter], lr=0.05, weight_decay=weight_decay)
+    ours, first, second, count = start.clone(), torch.zeros(20), torch.zeros(20), torch.zeros(1)
+    for gradient in gradients:
+        parameter.grad = gradient.clone()
+        optimizer.step()
+        count += 1
+        private_torch.fused_adamw(
+            ours, gradient, first, second, count, lr=0.05, betas=(0.9, 0.999), weight_decay=weight_decay, epsilon=1e-8
+        )
+    torch.testing.assert_close(ours, parameter.detach())
+
+
+def test_descend_steps_all_parameters() -> None:
+    params = [torch.ones(2), torch.full((3,), 2.0)]
+    private_torch.descend(params, [torch.ones(2), torch.ones(3)], lr=0.5)
+    assert [param.tolist() for param in params] == [[0.5, 0.5], [1.5, 1.5, 1.5]]
