@@ -11,7 +11,9 @@ import pytest
 import torch
 
 import fedfa
-from fedfa.bench import MEASUREMENTS, Options, aggregation, as_grid, base, choose, engine, growth
+from fedfa.bench import aggregation, base, engine, growth
+from fedfa.bench.base import Options
+from fedfa.bench.registry import BENCHMARKS, as_grid, choose
 from fedfa.errors import ConfigError
 from fedfa.report.interactive import as_plotly
 from fedfa.report.shapes import Figure, Line, Note, Rule
@@ -72,7 +74,7 @@ def test_growth_sweeps_and_draws(tmp_path: Path) -> None:
 
 def test_the_list_names_all(tmp_path: Path) -> None:
     lines = call("--list", cwd=tmp_path).stdout.splitlines()
-    assert [line.split()[0] for line in lines] == [measurement.name for measurement in MEASUREMENTS]
+    assert [line.split()[0] for line in lines] == list(BENCHMARKS)
 
 
 @pytest.mark.parametrize(
@@ -122,7 +124,7 @@ def test_vectors_that_do_not_fit_are_said_to_be_repeated(monkeypatch: pytest.Mon
     monkeypatch.setattr(aggregation, "free_memory", lambda: fixed + 2 * 4 * length * 4)
     (row,) = aggregation.rows_of(length, [("fedfa-param", 20)], 1, lambda _: None)
     assert row.details["distinct_vectors"] == 4
-    assert "4 vectors again and again" in as_grid(MEASUREMENTS[3], [row]).rows[0][-1]
+    assert "4 vectors again and again" in as_grid("aggregation", [row]).rows[0][-1]
     monkeypatch.setattr(aggregation, "free_memory", lambda: fixed)
     assert aggregation.rows_of(length, [("fedfa-param", 20)], 1, lambda _: None) == []
 

@@ -29,11 +29,12 @@ def bench(
 
     NAME is one or more of job, executors, engine, aggregation, checkpoint, gpu, lanes, growth.
     """
-    from fedfa.bench import MEASUREMENTS, Options, as_grid, choose, measured
+    from fedfa.bench.base import Options
+    from fedfa.bench.registry import BENCHMARKS, as_grid, choose, measured
 
     if listed:
-        for measurement in MEASUREMENTS:
-            print(f"{measurement.name:12} {measurement.title}")
+        for name, benchmark in BENCHMARKS.items():
+            print(f"{name:12} {benchmark.title}")
         return
     for_gpu = {
         "workloads": tuple(workloads.split(",")) if workloads else None, "precision": precision, "updates": updates,
@@ -56,16 +57,16 @@ def bench(
     done = []
     try:
         with counted_progress(len(wanted), "measurements") as advance:
-            for measurement, rows in measured(wanted, options, lambda text: advance(text, 0)):
-                advance(measurement.name)
-                done.append((measurement, rows))
+            for name, rows in measured(wanted, options, lambda text: advance(text, 0)):
+                advance(name)
+                done.append((name, rows))
     finally:  # what was measured before an interruption is worth showing
-        for measurement, rows in done:
-            print_table(as_grid(measurement, rows).as_rich())
+        for name, rows in done:
+            print_table(as_grid(name, rows).as_rich())
     for line in remarks:
         print(line)
     if json_file is not None:
-        rows = {measurement.name: [row.as_dict() for row in rows] for measurement, rows in done}
+        rows = {name: [row.as_dict() for row in rows] for name, rows in done}
         with atomic(json_file) as file:
             file.write(
                 json.dumps({"command": command_typed(), "machine": machine(), "measurements": rows}, indent=1).encode()
