@@ -95,7 +95,7 @@ def test_wrong_words_are_one_line(words: list[str], message: str, tmp_path: Path
 @WITHOUT_GPU
 def test_without_a_gpu_its_part_is_left_out_in_a_line() -> None:
     wanted, remarks = choose([])
-    assert [measurement.name for measurement in wanted] == ["job", "executors", "engine", "aggregation", "checkpoint"]
+    assert wanted == ["job", "executors", "engine", "aggregation", "checkpoint"]
     assert remarks == ["gpu: left out, no GPU that torch can use."]
     with pytest.raises(ConfigError, match="no GPU"):
         choose(["engine", "gpu"])

@@ -101,7 +101,7 @@ def test_bf16_copies_train_as_autocast_does(device: Device, mu: float, local: di
     task = make_task(**local)
     with device.prepared():
         lanes, inline = Lanes(task, 0, device), Inline(task, 0, device)
-        assert lanes.halved == {"body.0.weight", "body.0.bias", "head.weight", "head.bias"}
+        assert lanes.reduced == {"body.0.weight", "body.0.bias", "head.weight", "head.bias"}
         orders = [order(task, device, client, mu=mu) for client in range(len(SIZES))]
         for one in orders:
             lanes.submit(one)
@@ -123,7 +123,7 @@ def test_gradients_may_all_be_bf16(device: Device, local: dict[str, Any]) -> Non
     task = make_task(model=lambda: nn.Sequential(nn.Flatten(), nn.Linear(72, 3)), **local)
     with device.prepared():
         lanes, inline, one = Lanes(task, 0, device), Inline(task, 0, device), order(task, device, 0)
-        assert lanes.halved == set(lanes.layout.names)
+        assert lanes.reduced == set(lanes.layout.names)
         lanes.submit(one)
         ours, theirs = lanes.result(one.dispatch), inline.train(one)
         moved = np.linalg.norm(as_array(theirs.params) - as_array(one.base))

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 import fedfa
 from fedfa.analysis import theory
 from fedfa.analysis.estimates import Estimate, assumptions, estimate, spaced, step_of
-from fedfa.analysis.gradients import Slopes, measure
+from fedfa.analysis.gradients import ClientGradients, measure
 from fedfa.analysis.server_step import server_step
 from fedfa.executors.base import Trained, WorkOrder
 from fedfa.executors.inline import Inline
@@ -352,13 +352,13 @@ def test_gradients_are_those_that_clients_take() -> None:
     )  # fmt: skip
     model, trainable, _ = task.initial(0)
     before = model.copy()
-    slopes = Slopes(task, 0, [0, 1])
-    _, gradient = slopes.whole(model, 1)
+    gradients = ClientGradients(task, 0, [0, 1])
+    _, gradient = gradients.whole(model, 1)
     trained = Inline(task, 0).train(WorkOrder(0, 0, 1, 0, model, 1, 0.0, 0.0)).params
     assert trained is not None
     assert len(gradient) == trainable < len(model)
     np.testing.assert_allclose((model - trained)[:trainable] / 0.5, gradient, atol=1e-5)
-    np.testing.assert_allclose(slopes.whole(model, 1)[1], gradient)
+    np.testing.assert_allclose(gradients.whole(model, 1)[1], gradient)
     assert np.array_equal(model, before)
     constants = measure(task, [model, trained], seed=0)
     assert constants.least == 0
@@ -413,7 +413,7 @@ def test_runs_that_cannot_be_measured(tmp_path: Path, monkeypatch: pytest.Monkey
         estimate(find_run(tmp_path / "run"), models=1)
     with pytest.raises(fedfa.ConfigError, match="fewer than 2 models were evaluated"):
         estimate(find_run(tmp_path / "run"), updates=3)
-    changed = r"run again, it takes another course; its data, its code or a version has changed: run it anew with"
+    changed = r"run again, it has other events; its data, its code or a version has changed: run it anew with"
     with monkeypatch.context() as change:
         change.setitem(globals(), "POINTS", POINTS * 1.01)
         with pytest.raises(fedfa.RecordError, match=changed):

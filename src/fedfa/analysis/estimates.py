@@ -284,7 +284,7 @@ def replayed(
     apart = _apart(run, again)
     if apart is None:
         raise RecordError(
-            f"{run.folder}: run again, it takes another course; its data, its code or a version has changed: "
+            f"{run.folder}: run again, it has other events; its data, its code or a version has changed: "
             "run it anew with 'fedfa run'"
         )
     return again, dict(zip((versions[position] for position in wanted), watched.kept, strict=True)), apart

@@ -65,7 +65,7 @@ class Constants:
         return all(map(math.isfinite, self.norms))
 
 
-class Slopes:
+class ClientGradients:
     """Losses and gradients of single clients, in train mode as clients take them; no model's buffers change."""
 
     def __init__(self, task: Task, seed: int, clients: Sequence[int]) -> None:
@@ -123,19 +123,19 @@ def measure(
 
 def _measure(task: Task, models: Iterable[np.ndarray], seed: int, measured: Callable[[str], None]) -> Constants:
     drawn = np.random.default_rng(seed).permutation(task.num_clients)[:MOST_CLIENTS]
-    slopes = Slopes(task, seed, sorted(drawn.tolist()))
+    gradients = ClientGradients(task, seed, sorted(drawn.tolist()))
     losses, norms, between, within = [], [], [], []
     largest = smoothness = 0.0
-    places: list[tuple[np.ndarray, np.ndarray]] = []
+    seen: list[tuple[np.ndarray, np.ndarray]] = []
     for nth, model in enumerate(models):
-        total, values, squares, noises = np.zeros(slopes.num_trainable), [], [], []
-        for client in slopes.clients:
-            value, gradient = slopes.whole(model, client)
+        total, values, squares, noises = np.zeros(gradients.num_trainable), [], [], []
+        for client in gradients.clients:
+            value, gradient = gradients.whole(model, client)
             total += gradient
             values.append(value)
             squares.append(_square(gradient))
-            noises.append(slopes.noise(model, client, nth, gradient))
-        mean = total / len(slopes.clients)
+            noises.append(gradients.noise(model, client, nth, gradient))
+        mean = total / len(gradients.clients)
         losses.append(float(np.mean(values)))
         norms.append(_square(mean))
         measured(f"loss {losses[-1]:.3g}")
@@ -144,10 +144,10 @@ def _measure(task: Task, models: Iterable[np.ndarray], seed: int, measured: Call
         largest = max(largest, *squares)
         between.append(max(0.0, float(np.mean(squares)) - norms[-1]))
         within.append(float(np.mean(noises)))
-        smoothness = max(smoothness, _curvature(slopes, model, mean))
-        places.append((model[: slopes.num_trainable], mean))
-    require(len(places) > 0, "no model of the run has finite gradients, not even the first; look at the task's loss")
-    for (here, slope), (there, other) in combinations(places, 2):
+        smoothness = max(smoothness, _curvature(gradients, model, mean))
+        seen.append((model[: gradients.num_trainable], mean))
+    require(len(seen) > 0, "no model of the run has finite gradients, not even the first; look at the task's loss")
+    for (here, slope), (there, other) in combinations(seen, 2):
         smoothness = max(smoothness, _quotient(here, slope, there, other))
     known = task.loss is F.cross_entropy or isinstance(task.loss, nn.CrossEntropyLoss)
     return Constants(
@@ -159,13 +159,13 @@ def _measure(task: Task, models: Iterable[np.ndarray], seed: int, measured: Call
         global_variance=max(between),
         least=0.0 if known else min(filter(math.isfinite, losses)),
         least_is_known=known,
-        clients=len(slopes.clients),
+        clients=len(gradients.clients),
     )
 
 
-def _curvature(slopes: Slopes, model: np.ndarray, slope: np.ndarray) -> float:
+def _curvature(gradients: ClientGradients, model: np.ndarray, slope: np.ndarray) -> float:
     """The largest change of grad f per length, in a few short steps that turn towards where it changes most."""
-    split, largest, direction = slopes.num_trainable, 0.0, slope
+    split, largest, direction = gradients.num_trainable, 0.0, slope
     length = PROBE_LENGTH * max(1.0, math.sqrt(_square(model[:split])))
     for _ in range(PROBES):
         size = math.sqrt(_square(direction))
@@ -173,7 +173,7 @@ def _curvature(slopes: Slopes, model: np.ndarray, slope: np.ndarray) -> float:
             break
         moved = model.copy()
         moved[:split] += (length / size * direction).astype(model.dtype)
-        there = slopes.mean(moved)
+        there = gradients.mean(moved)
         largest = max(largest, _quotient(model[:split], slope, moved[:split], there))
         direction = there - slope
     return largest

@@ -84,7 +84,7 @@ def theory(
     """Measure the constants of the paper's convergence bound on a finished run, and say what follows for its settings.
 
     RUN is the folder of one finished run. It is computed once more from the config.toml there, which takes about as
-    long as it took, and must take the same course. At some of its models the clients' gradients are measured; out come
+    long as it took, and must have the same events. At some of its models the clients' gradients are measured. They give
     the bound of Theorem 1, its condition, and which weight, local step and window these constants allow. docs/theory.md
     tells how to read them. Runs of fedfa-param, fedfa-delta, fedfa-prox, fedfa-nova, fedfa-agree and fedbuff whose
     clients train with SGD.

@@ -47,13 +47,13 @@ def only_cast(compute: Callable[[], Any], tensors: Mapping[str, Tensor]) -> set[
 class Descent:
     """Plain gradient descent on a flat float32 model and its bf16 copy at once, from the gradients where they lie."""
 
-    def __init__(self, layout: Layout, halved: Collection[str], device: str) -> None:
+    def __init__(self, layout: Layout, reduced: Collection[str], device: str) -> None:
         from fedfa.executors.kernels import descend
 
         self._kernel: Any = descend
         starts, sizes, owners, firsts, start = [], [], [], [], 0
         for name, size in zip(layout.names[: layout.num_parameter_tensors], layout.sizes, strict=False):
-            if name in halved:
+            if name in reduced:
                 firsts.append(len(owners))
                 owners += [len(starts)] * -(-size // BLOCK)
                 starts.append(start)
@@ -63,7 +63,7 @@ class Descent:
         self._blocks = len(owners)
 
     def __call__(self, addresses: Tensor, model: Tensor, half: Tensor, lr: float) -> None:
-        """One step; ``addresses`` says where the gradients of the halved tensors are."""
+        """One step; ``addresses`` says where the gradients of the reduced tensors are."""
         self._kernel[(self._blocks,)](addresses, *self._tables, model, half, lr, BLOCK=BLOCK, num_warps=8)
 
     @staticmethod

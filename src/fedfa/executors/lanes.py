@@ -66,7 +66,7 @@ class Lanes:
         self.module = module.to(device.kind)
         self.compute = Stateless(self.module)
         self.resting = self.layout.resting(self.module)
-        self.halved: set[str] = set()
+        self.reduced: set[str] = set()
         self.descent: Descent | None = None
         self.images = self.layout.channels_last and task.inputs.dim() == 4
         inputs = task.inputs.permute(0, 2, 3, 1) if self.images else task.inputs
@@ -150,7 +150,7 @@ class Lanes:
         try:
             table, sizes = self._task.batch_table(self._seed, 0, 0, 1)
             if self.device.precision == "bf16":
-                self._halve(self.device.put(table[0, : sizes[0]]))
+                self._keep_copies(self.device.put(table[0, : sizes[0]]))
             lane = Lane(self)
             lane.check(self.device.put(table[0, : sizes[0]]))
             order = WorkOrder(0, 0, 0, 0, self.initial, 1, 0.0, 0.0)
@@ -173,17 +173,17 @@ class Lanes:
             raise CannotCapture(f"a captured step differs from a plain one by {apart / max(moved, 1e-12):.1%}")
         self._free.append(lane)
 
-    def _halve(self, batch: Tensor) -> None:
+    def _keep_copies(self, batch: Tensor) -> None:
         """Keep bf16 copies of the weights that are used in no other way: each lane of its own, frozen ones for good."""
         inputs, _ = self.examples(batch)
         parameters = dict(self.module.named_parameters())
         with self.device.computing(), torch.random.fork_rng(devices=None if self.device.kind != "cpu" else []):
-            self.halved = only_cast(lambda: self.module(inputs), parameters)
-        for name in self.halved - set(self.layout.names):
+            self.reduced = only_cast(lambda: self.module(inputs), parameters)
+        for name in self.reduced - set(self.layout.names):
             parameters[name].data = parameters[name].data.to(torch.bfloat16)
-        self.halved &= set(self.layout.names)
-        if self.halved and self.device.kind != "cpu" and Descent.possible():
-            self.descent = Descent(self.layout, self.halved, self.device.kind)
+        self.reduced &= set(self.layout.names)
+        if self.reduced and self.device.kind != "cpu" and Descent.possible():
+            self.descent = Descent(self.layout, self.reduced, self.device.kind)
 
 
 def _uncounted(module: nn.Module) -> nn.Module:
@@ -204,9 +204,9 @@ class Lane:
         views = layout.views(self.trainable, self.buffers)
         self._resting = {name: value.clone() for name, value in lanes.resting.items()}
         names = list(layout.names[: layout.num_parameter_tensors])
-        self._half = self.trainable.to(torch.bfloat16) if lanes.halved else self.trainable
-        halves = layout.views(self._half, self.buffers)
-        self._leaves = [(halves if n in lanes.halved else views)[n].detach().requires_grad_() for n in names]
+        self._copy = self.trainable.to(torch.bfloat16) if lanes.reduced else self.trainable
+        copies = layout.views(self._copy, self.buffers)
+        self._leaves = [(copies if n in lanes.reduced else views)[n].detach().requires_grad_() for n in names]
         others = {name: views[name] for name in layout.names if name not in names} | self._resting
         self._names, self._tensors = names + list(others), self._leaves + list(others.values())
         self._memory = lanes.local.new_memory(self.trainable)
@@ -304,7 +304,7 @@ class Lane:
                 for _ in range(WARM_UP):
                     self._step(size, prox_mu, loss_of)
                     self._row.zero_()
-            self._blank = [self._addresses([0] * len(self._lanes.halved)) for _ in range(steps)]
+            self._blank = [self._addresses([0] * len(self._lanes.reduced)) for _ in range(steps)]
             self._filled: list[list[int]] = []
             graph = torch.cuda.CUDAGraph()
             with torch.cuda.graph(graph, pool=self._pool, stream=self._stream, capture_error_mode="thread_local"):
@@ -334,22 +334,22 @@ class Lane:
     def _learn(self, gradients: list[Tensor], prox_mu: float) -> None:
         """The optimizer's step, in place."""
         lanes, local = self._lanes, self._lanes.local
-        if not local.plain or prox_mu or (lanes.halved and not lanes.descent):
+        if not local.plain or prox_mu or (lanes.reduced and not lanes.descent):
             flat = torch.cat([lanes.layout.flattened(gradient) for gradient in gradients])
             local.step(self.trainable, flat, self._memory, self._base, prox_mu)
-            if lanes.halved:
-                self._half.copy_(self.trainable)
+            if lanes.reduced:
+                self._copy.copy_(self.trainable)
             return
         pairs = list(zip(self._leaves, gradients, strict=True))
         if lanes.descent:
-            halves = [lanes.layout.flattened(gradient) for leaf, gradient in pairs if leaf.dtype == torch.bfloat16]
-            addresses = [half.data_ptr() for half in halves]
+            copies = [lanes.layout.flattened(gradient) for leaf, gradient in pairs if leaf.dtype == torch.bfloat16]
+            addresses = [half.data_ptr() for half in copies]
             if torch.cuda.is_current_stream_capturing():
                 table = self._blank[len(self._filled)]
                 self._filled.append(addresses)
             else:
                 table = self._addresses(addresses)
-            lanes.descent(table, self.trainable, self._half, local.lr)
+            lanes.descent(table, self.trainable, self._copy, local.lr)
             pairs = [(leaf, gradient) for leaf, gradient in pairs if leaf.dtype != torch.bfloat16]
         if pairs:
             descend([leaf for leaf, _ in pairs], [gradient for _, gradient in pairs], local.lr)
@@ -360,8 +360,8 @@ class Lane:
             own.copy_(part)
         if prox_mu:
             self._base.copy_(self.trainable)
-        if self._lanes.halved:
-            self._half.copy_(self.trainable)
+        if self._lanes.reduced:
+            self._copy.copy_(self.trainable)
         for name, value in self._resting.items():
             value.copy_(self._lanes.resting[name])
         for tensor in (*self._memory, self._row, self._loss):

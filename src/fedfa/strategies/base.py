@@ -237,12 +237,14 @@ class Strategy(ABC):
 
     def _check_types(self) -> None:
         """Settings as their annotations ask: a misspelt word must not quietly mean something else."""
-        try:
-            hints = type_hints(type(self))
-        except NameError:  # a class of the user's own, with names only a type checker sees
-            return
+        hints: dict[str, Any] = {}
+        for cls in reversed(type(self).__mro__[:-1]):
+            try:
+                hints |= type_hints(cls)
+            except NameError:  # a class of the user's own, with names that only a type checker sees
+                continue
         for f in fields(self):
-            if f.init:
+            if f.init and f.name in hints:
                 setattr(self, f.name, convert(getattr(self, f.name), hints[f.name], f.name))
 
     def _check_state(self) -> None:

@@ -11,7 +11,7 @@ from typing import ClassVar
 
 from fedfa.errors import check
 from fedfa.strategies.base import Flight, Strategy, Update
-from fedfa.strategies.staleness import Staleness, staleness_function
+from fedfa.strategies.staleness import Staleness, function_of
 from fedfa.strategies.vectors import Vector, blend
 
 
@@ -30,7 +30,7 @@ class FedAsync(Strategy):
     def __post_init__(self) -> None:
         super().__post_init__()
         check(0 < self.beta <= 1, "beta", self.beta, "must be above 0 and at most 1")
-        self._s = staleness_function(self.staleness)
+        self._s = function_of(self.staleness)
 
     def aggregate(self, update: Update, in_flight: Mapping[int, Flight]) -> Vector | None:
         return blend(self.model, update.params, self.beta * self._s(self.staleness_of(update)))

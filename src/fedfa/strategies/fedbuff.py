@@ -15,7 +15,7 @@ from typing import ClassVar
 
 from fedfa.strategies.base import Flight, Origin, Refill, Update, Weighting, example_weight
 from fedfa.strategies.buffered import Buffered
-from fedfa.strategies.staleness import Staleness, staleness_function
+from fedfa.strategies.staleness import Staleness, function_of
 from fedfa.strategies.vectors import Summand, Vector
 
 
@@ -37,7 +37,7 @@ class FedBuff(Buffered):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._s = staleness_function(self.staleness)
+        self._s = function_of(self.staleness)
 
     @property
     def update_weight(self) -> float | None:

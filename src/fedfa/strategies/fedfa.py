@@ -18,7 +18,7 @@ from typing import ClassVar
 from fedfa.errors import check
 from fedfa.strategies.base import Origin, Update
 from fedfa.strategies.fedprox import Proximal
-from fedfa.strategies.staleness import Staleness, staleness_function
+from fedfa.strategies.staleness import Staleness, function_of
 from fedfa.strategies.vectors import Summand, Vector
 from fedfa.strategies.windowed import Windowed
 
@@ -56,7 +56,7 @@ class FedFaDelta(Windowed):
     def __post_init__(self) -> None:
         super().__post_init__()
         check(self.server_lr is None or self.server_lr > 0, "server_lr", self.server_lr, "must be above 0")
-        self._s = staleness_function(self.staleness)
+        self._s = function_of(self.staleness)
 
     @property
     def step_size(self) -> float:

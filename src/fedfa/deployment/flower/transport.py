@@ -1,4 +1,4 @@
-"""Flower as the world of a deployment: one thread per message that is out, and one that looks for nodes.
+"""Flower as the transport of a deployment: one thread per message that is out, and one that looks for nodes.
 
 ``Grid.pull_messages`` blocks while a reply is still being uploaded, so a single loop over all messages would let one
 slow uplink delay everyone. With a thread each, nobody waits for anybody; the answers meet in one queue.
