@@ -10,15 +10,16 @@ import fedfa
 from fedfa.cli.console import command_typed
 from fedfa.errors import ConfigError
 from fedfa.experiments.config import load_experiment
-from fedfa.runs.run import INTERRUPTED, Run
+from fedfa.runs.run import Run
 from fedfa.runs.source import source_commit
+from fedfa.runs.stop import INTERRUPTED
 from fedfa.runs.store import find_runs, read_run, write_run
 
 
 def test_of_an_interrupted_run_the_longest_is_kept(tmp_path: Path) -> None:
     def so_far(updates: int) -> Run:
         done = fedfa.simulate("fedfa-param", stop={"updates": updates})
-        return replace(done, manifest=done.manifest | {"ended": INTERRUPTED, "fingerprint": "same"})
+        return replace(done, manifest=done.manifest | {"ended": str(INTERRUPTED), "fingerprint": "same"})
 
     for updates, kept in ((20, 20), (10, 20), (30, 30)):
         write_run(tmp_path, so_far(updates))

@@ -10,7 +10,8 @@ import pytest
 from polars.testing import assert_frame_equal
 
 from fedfa.errors import RecordError
-from fedfa.runs.run import INTERRUPTED, Run
+from fedfa.runs.run import Run
+from fedfa.runs.stop import INTERRUPTED
 from fedfa.runs.store import read_run
 from fedfa_reproduction.matching import recorded_experiment
 from fedfa_reproduction.records import Records, write_records
@@ -94,7 +95,7 @@ def test_of_an_interrupted_run_the_farther_one_is_shown(tmp_path: Path, run: Run
     """The recorded one, until the one under way is beyond it; a finished one wins over both."""
     assert run.folder is not None
     half = run.seconds / 2
-    recorded = relabelled(run, ended=INTERRUPTED, seconds=half)
+    recorded = relabelled(run, ended=str(INTERRUPTED), seconds=half)
     write_records(tmp_path / "records", {"a/x-seed0": recorded})
     under_way = tmp_path / "work" / "a" / "x-seed0"
     shutil.copytree(run.folder, under_way)

@@ -9,7 +9,7 @@ from fedfa.report.shapes import number
 from fedfa.report.tables import StrategyRow, accuracy_cell
 from fedfa.runs.run import Run
 from fedfa_reproduction.base import Comparison, Contender
-from fedfa_reproduction.measures import given_up, outcome, steady_time_to
+from fedfa_reproduction.measures import given_up, steady_time_to
 from fedfa_reproduction.study import Study
 
 FAILED = "failed"
@@ -31,7 +31,7 @@ def to_target(runs: Sequence[Run], row: StrategyRow | None, measure: str) -> str
         return NOT_RUN
     value, sd = getattr(row, f"{measure}_mean"), row.time_sd if measure == "time" else None
     if value is None or not row.complete:
-        early = {outcome(run)[0] for run in runs if run.label == row.label and given_up(run)}
+        early = {run.ending.kind for run in runs if run.label == row.label and given_up(run)}
         return f"{FAILED} ({', '.join(sorted(early))})" if early else FAILED
     return number(value) + ("" if sd is None else f" ± {number(sd, value)}")
 

@@ -20,7 +20,7 @@ from fedfa_reproduction.cells import NOT_RUN, steady_cell
 from fedfa_reproduction.comparisons import SAME_WORK
 from fedfa_reproduction.descriptions import describe
 from fedfa_reproduction.label_counts import label_counts
-from fedfa_reproduction.measures import STEADY_OVER, best_so_far, mean_change, outcome, rolling_mean, steady_time_to
+from fedfa_reproduction.measures import STEADY_OVER, best_so_far, mean_change, rolling_mean, steady_time_to
 from fedfa_reproduction.plan import with_begun
 from fedfa_reproduction.published import paper
 from fedfa_reproduction.same_time import MEAN_IS, STEADY_IS, mean_figure, mean_grid
@@ -123,7 +123,7 @@ def _accuracy(results: Results, shown: Results, name: str, title: str, against: 
         f"{describe(comparison, runs)} {lacking(comparison, finished, runs)}".rstrip()
         for (comparison, finished), (_, runs) in zip(results, shown, strict=True)
     ]
-    if any(outcome(run)[0] == "accuracy" for _, runs in results for run in runs):
+    if any(run.ending.kind == "accuracy" for _, runs in results for run in runs):
         text.append("A curve that ends at the target was not run any further.")
     return Section(name, title, text, figures=figures, values={"rows": rows})
 

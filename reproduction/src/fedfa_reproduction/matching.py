@@ -12,7 +12,7 @@ from fedfa.experiments.config import Experiment, from_table
 from fedfa.experiments.points import Point, ingredients
 from fedfa.runs.run import Run
 from fedfa.runs.stop import Stop
-from fedfa_reproduction.measures import cut, end_under, given_up, outcome
+from fedfa_reproduction.measures import cut, end_under, given_up
 from fedfa_reproduction.records import Record, Records
 
 UNTOUCHED = ("compare.", "data.folder", "engine.threads", "engine.check", "stop.diverged")
@@ -75,7 +75,7 @@ class Answers:
         """
         to_target = planned.experiment.stop.accuracy is not None
         return self._own(planned) is not None or any(
-            to_target or outcome(self.records.run(name))[0] != "accuracy" for name in self._longer(planned)
+            to_target or self.records.run(name).ending.kind != "accuracy" for name in self._longer(planned)
         )
 
     def take(self, planned: PlannedRun) -> Run | None:

@@ -11,17 +11,11 @@ from fedfa.runs.stop import Stop
 STEADY_OVER = 3
 """An accuracy is steady where the mean of so many evaluations in a row shows it."""
 GIVEN_UP = {"diverged", "hopeless"}
-"""The outcomes of runs that would end in the same way under any other limits."""
-
-
-def outcome(run: Run) -> tuple[str, str]:
-    """How a run ended, in a word, and why."""
-    kind, _, reason = run.manifest["ended"].partition(": ")
-    return kind, reason
+"""The endings of runs that would end in the same way under any other limits."""
 
 
 def given_up(run: Run) -> bool:
-    return outcome(run)[0] in GIVEN_UP
+    return run.ending.kind in GIVEN_UP
 
 
 def steady_time_to(run: Run, accuracy: float, over: int = STEADY_OVER) -> float | None:

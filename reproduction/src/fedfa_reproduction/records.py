@@ -29,7 +29,8 @@ import polars as pl
 
 from fedfa.errors import RecordError
 from fedfa.files import atomic
-from fedfa.runs.run import INTERRUPTED, Run
+from fedfa.runs.run import Run
+from fedfa.runs.stop import INTERRUPTED, Ending
 from fedfa.runs.store import MANIFEST, UNFINISHED, read_run
 from fedfa_reproduction.workloads import workload_of
 
@@ -77,7 +78,7 @@ class Record:
 
     @property
     def finished(self) -> bool:
-        return self.manifest["ended"] != INTERRUPTED
+        return Ending.parse(self.manifest["ended"]) != INTERRUPTED
 
     @property
     def order(self) -> tuple[str, ...]:
@@ -238,7 +239,7 @@ def _locked(files: Path) -> Iterator[None]:
 
 def _row(record: Record) -> dict[str, Any]:
     manifest = record.manifest
-    kind, _, reason = manifest["ended"].partition(": ")
+    kind, reason = Ending.parse(manifest["ended"])
     told = {key: manifest.get(key) for key in (*COLUMNS, *MORE)} | {
         key: manifest["machine"].get(key) for key in MACHINE
     }
@@ -262,12 +263,11 @@ def _manifest(row: Mapping[str, str], more: Mapping[str, Any]) -> dict[str, Any]
     told = {key: kind(row[key]) if row[key] or kind is str else None for key, kind in {**COLUMNS, **MORE}.items()}
     machine = {key: kind(row[key]) for key, kind in MACHINE.items() if row[key]} | more["machine"]
     place = {key: row[key] for key in ON_THE_CPU}
-    ended = f"{row['ended']}: {row['reason']}" if row["reason"] else row["ended"]
     return {
         **more,
         **told,
         **({} if place == ON_THE_CPU else place),
         "machine": machine,
-        "ended": ended,
+        "ended": str(Ending(row["ended"], row["reason"])),  # pyright: ignore[reportArgumentType]
         NAME: row[NAME],
     }

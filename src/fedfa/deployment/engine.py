@@ -25,7 +25,8 @@ from fedfa.files import atomic
 from fedfa.learning.task import Task
 from fedfa.runs.live import Live
 from fedfa.runs.recorder import Outcome
-from fedfa.runs.run import INTERRUPTED, Run
+from fedfa.runs.run import Run
+from fedfa.runs.stop import BY_ACCURACY, BY_SECONDS, BY_UPDATES, INTERRUPTED, Ending
 from fedfa.runs.store import CHECKPOINT, is_finished, read_run, write_run
 from fedfa.strategies.base import Strategy
 
@@ -180,17 +181,17 @@ class Deployment(DeploymentState):
     def _most_seconds(self) -> float:
         return min(self.stop.seconds or math.inf, self.stop.wall_seconds or math.inf)
 
-    def _reached(self) -> str:
-        """Which limit has been met; empty while none has."""
+    def _reached(self) -> Ending | None:
+        """Which limit has been met; None while none has."""
         if self.gave_up:
             return self.gave_up
         if self.stop.updates is not None and self.accepted >= self.stop.updates:
-            return "updates"
+            return BY_UPDATES
         if self.stop.accuracy is not None and self.last_score[1] >= self.stop.accuracy:
-            return "accuracy"
-        return "seconds" if self._clock() >= self._most_seconds else ""
+            return BY_ACCURACY
+        return BY_SECONDS if self._clock() >= self._most_seconds else None
 
-    def _finish(self, ended: str) -> Run:
+    def _finish(self, ended: Ending) -> Run:
         self.now = min(self._clock(), self._most_seconds)
         if self.record.evaluation_frame()["updates"][-1] != self.accepted:
             self.evaluate()

@@ -20,6 +20,7 @@ from fedfa.runs.checkpoint import read_tree, write_tree
 from fedfa.runs.recorder import TAKEN, Outcome
 from fedfa.runs.run import Run
 from fedfa.runs.state import RunState
+from fedfa.runs.stop import Ending
 from fedfa.runs.store import CHECKPOINT
 from fedfa.strategies.base import Flight, Strategy
 from fedfa.strategies.vectors import Vector
@@ -138,7 +139,7 @@ class DeploymentState(RunState[RemoteFlight]):
             "executor": "remote",
         }
 
-    def so_far(self, ended: str, command: str) -> Run:
+    def so_far(self, ended: Ending, command: str) -> Run:
         """The run as it stands."""
         manifest = {
             **self.made_with(),

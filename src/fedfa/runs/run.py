@@ -9,9 +9,7 @@ import numpy as np
 import polars as pl
 
 from fedfa.runs.recorder import ACCEPTED
-
-INTERRUPTED = "interrupted"
-"""How a run ended that was asked to stop before its end."""
+from fedfa.runs.stop import INTERRUPTED, Ending
 
 
 @dataclass(frozen=True)
@@ -36,9 +34,14 @@ class Run:
         return self.manifest["seed"]
 
     @property
+    def ending(self) -> Ending:
+        """How it ended."""
+        return Ending.parse(self.manifest["ended"])
+
+    @property
     def unfinished(self) -> bool:
         """Whether there is more to come: it was interrupted."""
-        return self.manifest["ended"] == INTERRUPTED
+        return self.ending == INTERRUPTED
 
     def labelled(self, label: str) -> "Run":
         return replace(self, manifest=self.manifest | {"label": label})

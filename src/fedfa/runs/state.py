@@ -21,7 +21,7 @@ from fedfa.randomness import CHOICE, keyed
 from fedfa.runs.checkpoint import hashed
 from fedfa.runs.machine import machine
 from fedfa.runs.recorder import TAKEN, Outcome, Recorder
-from fedfa.runs.stop import Stop
+from fedfa.runs.stop import Ending, Stop
 from fedfa.strategies.base import Orders, Strategy, Update
 from fedfa.strategies.vectors import Vector
 
@@ -65,8 +65,8 @@ class RunState(ABC, Generic[F]):
         self.accepted = 0
         self.fruitless = 0
         """Arrivals since the last accepted one."""
-        self.gave_up = ""
-        """Why it makes no sense to go on; empty while it does."""
+        self.gave_up: Ending | None = None
+        """Why it makes no sense to go on."""
         self.dispatches = 0
         self.unfilled = 0
         """Clients that the strategy has asked for while nobody was idle."""
@@ -109,7 +109,7 @@ class RunState(ABC, Generic[F]):
         """One more arrival that was not accepted."""
         self.fruitless += 1
         if self.fruitless >= max(GIVE_UP_AFTER, 10 * self.strategy.concurrency):
-            self.gave_up = f"hopeless: {self.fruitless} arrivals in a row not taken, the last {outcome}"
+            self.gave_up = Ending("hopeless", f"{self.fruitless} arrivals in a row not taken, the last {outcome}")
 
     # Evaluation ------------------------------------------------------------------------------------------------------
 
@@ -124,7 +124,7 @@ class RunState(ABC, Generic[F]):
         if accuracy >= sound:
             self.sound_at = self.accepted
         elif (lasted := self.accepted - self.sound_at) >= longest:
-            self.gave_up = f"diverged: accuracy below {sound:g} for {lasted} updates"
+            self.gave_up = Ending("diverged", f"accuracy below {sound:g} for {lasted} updates")
         step = self.strategy.step_taken
         self.record.evaluations.append(
             (self.accepted, seconds, version, accuracy, loss, math.nan if step is None else step)
@@ -150,7 +150,7 @@ class RunState(ABC, Generic[F]):
         """Of everything that must not change between a run and its continuation."""
         return hashed(self.lasting() | {"seed": self.seed, "digest": self.digest})
 
-    def facts(self, ended: str, wall_seconds: float) -> dict[str, Any]:
+    def facts(self, ended: Ending, wall_seconds: float) -> dict[str, Any]:
         """What every manifest says of a run that is over, JSON-ready."""
         strategy = self.strategy
         return {
@@ -162,7 +162,7 @@ class RunState(ABC, Generic[F]):
             "concurrency": strategy.concurrency,
             "seed": self.seed,
             "stop": self.stop.limits,
-            "ended": ended,
+            "ended": str(ended),
             "seconds": self.now,
             "version": strategy.version,
             "wall_seconds": round(wall_seconds, 3),

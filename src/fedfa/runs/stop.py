@@ -1,9 +1,34 @@
-"""When a run ends."""
+"""When a run ends, and how it did."""
 
 import math
 from dataclasses import asdict, dataclass, fields
+from typing import Literal, NamedTuple
 
 from fedfa.errors import check, require
+
+EndingKind = Literal["updates", "seconds", "accuracy", "wall time", "interrupted", "diverged", "hopeless"]
+
+
+class Ending(NamedTuple):
+    """How a run ended: by a limit, by a request to stop, or given up. Manifests hold it as one text."""
+
+    kind: EndingKind
+    reason: str = ""
+    """Why it was given up."""
+
+    def __str__(self) -> str:
+        return f"{self.kind}: {self.reason}" if self.reason else self.kind
+
+    @classmethod
+    def parse(cls, text: str) -> "Ending":
+        kind, _, reason = text.partition(": ")
+        return cls(kind, reason)  # pyright: ignore[reportArgumentType]
+
+
+BY_UPDATES, BY_SECONDS, BY_ACCURACY = Ending("updates"), Ending("seconds"), Ending("accuracy")
+BY_WALL_TIME = Ending("wall time")
+INTERRUPTED = Ending("interrupted")
+"""The run was asked to stop before its end."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,8 +22,8 @@ from fedfa.learning.base import EngineTask
 from fedfa.learning.device import CPU, as_array
 from fedfa.runs.live import Live
 from fedfa.runs.recorder import TAKEN, Outcome
-from fedfa.runs.run import INTERRUPTED, Run
-from fedfa.runs.stop import Stop
+from fedfa.runs.run import Run
+from fedfa.runs.stop import BY_ACCURACY, BY_SECONDS, BY_UPDATES, BY_WALL_TIME, INTERRUPTED, Ending, Stop
 from fedfa.simulation.settings import EngineSettings
 from fedfa.simulation.state import SimulatedFlight, SimulationState
 from fedfa.simulation.weather import Weather
@@ -99,7 +99,7 @@ class Simulation(SimulationState):
             ended = self._reached()
             clock = time.perf_counter()
             if self.stop.wall_seconds is not None and self._wall_seconds >= self.stop.wall_seconds:
-                ended = ended or "wall time"
+                ended = ended or BY_WALL_TIME
             if clock - last_shown > 0.1:
                 last_shown = clock
                 if self._progress:
@@ -212,17 +212,17 @@ class Simulation(SimulationState):
     def _evaluate(self) -> None:
         self.judge(self.now, self.executor.meanwhile)
 
-    def _reached(self) -> str:
-        """Which limit has been met; empty while none has."""
+    def _reached(self) -> Ending | None:
+        """Which limit has been met; None while none has."""
         if self.gave_up:
             return self.gave_up
         if self.accepted >= self._most_updates:
-            return "updates"
+            return BY_UPDATES
         if self.last_score[1] >= self._enough_accuracy:
-            return "accuracy"
+            return BY_ACCURACY
         if self._most_seconds < math.inf and (not self.heap or self.heap[0][0] > self._most_seconds):
-            return "seconds"
-        return ""
+            return BY_SECONDS
+        return None
 
     def made_with(self) -> dict[str, Any]:
         """All settings but the seed and the stop, JSON-ready."""
@@ -240,8 +240,8 @@ class Simulation(SimulationState):
             **({} if device == CPU else {"device": device.kind, "precision": device.precision}),
         }
 
-    def _finish(self, ended: str) -> Run:
-        if ended == "seconds":
+    def _finish(self, ended: Ending) -> Run:
+        if ended == BY_SECONDS:
             self.now = self._most_seconds
         if self.record.evaluation_frame()["updates"][-1] != self.accepted:
             self._evaluate()
@@ -249,7 +249,7 @@ class Simulation(SimulationState):
             self.executor.discard(flight.dispatch)
         return self.so_far(ended)
 
-    def so_far(self, ended: str = INTERRUPTED) -> Run:
+    def so_far(self, ended: Ending = INTERRUPTED) -> Run:
         """The run as it stands."""
         manifest = self.made_with() | self.facts(ended, self._wall_seconds)
         if self.folder is not None:
