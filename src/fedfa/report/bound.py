@@ -103,11 +103,14 @@ def _verdict(e: Estimate) -> str:
         )
     bound, measured = theory.theorem1(s).total, e.mean_norm
     if bound < measured:
-        return f"The bound is below what was measured: the constants are too low. Raise --models; {fall}."
+        return (
+            "The bound is below what was measured: the constants are too low, or the theorem fails here "
+            f"(docs/theory.md). Raise --models to tell; {fall}."
+        )
     ratio = f"{short(bound / measured)} times" if measured else "infinitely far from"
     return (
-        f"The theorem applies, and its bound is {ratio} what was measured: it shows which term dominates, and neither "
-        f"predicts nor ranks settings; {fall}."
+        f"The theorem's step condition holds. Its bound, as printed, is {ratio} what was measured: it shows which term "
+        f"dominates, and neither predicts nor ranks settings; {fall}."
     )
 
 
