@@ -44,10 +44,10 @@ def steps_and_speeds(comparison: Comparison, runs: Sequence[Run]) -> Grid:
     caption = (
         "Step: how far a strategy moves the model while M_c updates come in, if every client moves it by one wherever "
         "it starts; FedAvg moves it by one (fedfa.server_step). A rule that chooses its eta_g takes the longest there; "
-        "beside it what it chose, in the mean of the first and of the last quarter of its evaluations. The step times the "
-        "updates per virtual second is the speed to expect as long as clients agree on the way; then the measured one, "
-        "when the mean of three evaluations in a row was there. Speeds are multiples of FedFa-Param's; geometric means "
-        "over seeds."
+        "beside it what it chose, in the mean of the first and of the last quarter of its evaluations. The step times "
+        "the updates per virtual second is the speed to expect as long as clients agree on the way; then the measured "
+        "one, when the mean of three evaluations in a row was there. Speeds are multiples of FedFa-Param's; geometric "
+        "means over seeds."
     )
     return Grid(f"{comparison.title}: steps and speeds", headers, cells, caption)
 
