@@ -47,7 +47,8 @@ def test_every_recipe_is_valid_at_every_scale(workload, scale, tmp_path: Path) -
         for one in comparisons:
             assert len({contender.key for contender in one.contenders}) == len(one.contenders), one.name
         planned = plan(here, comparisons)
-        assert len(planned) == len({(c.name, d.spec) for c in comparisons for d in c.contenders}) * 2
+        different = {(c.name, d.spec, here.ends_at_target(c)) for c in comparisons for d in c.contenders}
+        assert len(planned) == len(different) * 2
         for run in planned:
             settings = run.experiment.as_table()["strategy"]
             assert settings["concurrency"] == run.experiment.strategy["concurrency"]

@@ -59,8 +59,8 @@ def paper(
 ) -> None:  # fmt: skip
     """Make a table or figure of the FedFa paper, our numbers beside the paper's; without NAME, list them.
 
-    NAME is one of table1 ... table5, figure1 ... figure6, same-time, delta, window-cost, refill, mixing, weather, or
-    all.
+    NAME is one of table1 ... table5, figure1 ... figure6, same-time, delta, window-cost, refill, mixing, weather,
+    coverage, reruns, or all.
 
     Runs that are in the results folder already are kept, so an interrupted command is continued by repeating it. The
     most informative ones are made first.

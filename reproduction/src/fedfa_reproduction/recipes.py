@@ -2,7 +2,7 @@
 
 from rich.table import Table
 
-from fedfa_reproduction import comparisons, figures, phones, questions, same_time, tables
+from fedfa_reproduction import comparisons, coverage, figures, phones, questions, reruns, same_time, tables
 from fedfa_reproduction.base import Recipe
 from fedfa_reproduction.workloads import THE_PAPERS
 
@@ -26,6 +26,8 @@ RECIPES = (
     Recipe("refill", "refill, window and step", ("cifar10",), questions.refills, questions.refill),
     Recipe("mixing", "how FedAsync mixes", ("cifar10",), questions.mixings, questions.mixing),
     Recipe("weather", "real phones beside the paper's long tail", ("digits",), comparisons.nothing, phones.weathers),
+    Recipe("coverage", "which numbers of the paper have a run", THE_PAPERS, coverage.comparisons, coverage.coverage),
+    Recipe("reruns", "runs that were made twice", ("cifar10",), comparisons.nothing, reruns.reruns),
 )
 
 BY_NAME = {recipe.name: recipe for recipe in RECIPES}
