@@ -6,6 +6,6 @@ comparisons  the runs that tables and figures need      plan         which of th
 records      the runs that are there, in few files      matching     which of them answers a planned run
 queue        making what is missing                     measures     what is read off a run
 recipes      every table and figure by name             paper.toml   the numbers that the paper prints
-tables, figures, same_time, speeds, questions, phones   what is shown
+tables, figures, same_time, speeds, questions, phones   the results
 selection, making, page, markdown                       from a name to a page
 """

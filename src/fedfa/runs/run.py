@@ -1,4 +1,4 @@
-"""A run: its rows, and the questions one asks of them."""
+"""A run: its rows, and methods that answer questions about them."""
 
 import math
 from dataclasses import dataclass, field, replace
@@ -11,12 +11,12 @@ import polars as pl
 from fedfa.runs.recorder import ACCEPTED
 
 INTERRUPTED = "interrupted"
-"""How a run ended that was asked to stop before its end."""
+"""The end of a run that was asked to stop early."""
 
 
 @dataclass(frozen=True)
 class Run:
-    """A run, as a rule to its end: its rows, and the questions one asks of them."""
+    """A run, usually finished: its rows, and methods that answer questions about them."""
 
     updates: pl.DataFrame
     evaluations: pl.DataFrame
@@ -37,7 +37,7 @@ class Run:
 
     @property
     def unfinished(self) -> bool:
-        """Whether there is more to come: it was interrupted."""
+        """Whether it was interrupted before its end."""
         return self.manifest["ended"] == INTERRUPTED
 
     def labelled(self, label: str) -> "Run":

@@ -65,7 +65,7 @@ class Port(Buffered):
         return self._model_if_due(update.client, in_flight)
 
     def lost(self, client: int, in_flight: Mapping[int, Flight]) -> Orders:
-        """The client that everyone waits for may be the one that was lost."""
+        """The lost client may be the one that the aggregation waits for."""
         model = self._model_if_due(client, in_flight)
         if model is None:
             return super().lost(client, in_flight)

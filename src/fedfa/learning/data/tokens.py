@@ -54,7 +54,7 @@ def token_ids(texts: list[str], folder: Path, max_length: int) -> np.ndarray:
     except OSError as error:
         if not path.exists():  # else another process was faster
             logger.warning(
-                "%s: cannot be written (%s); texts are tokenised anew each time", path.parent, error.strerror
+                "%s: cannot be written (%s); texts are tokenised again each time", path.parent, error.strerror
             )
     return ids
 
