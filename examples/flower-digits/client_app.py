@@ -1,4 +1,4 @@
-"""A site: trains the model it is handed on its own data."""
+"""A site: trains the model on its own data."""
 
 from task import task
 

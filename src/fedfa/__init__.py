@@ -1,7 +1,7 @@
 """fedfa: fully asynchronous federated learning, simulated exactly and fast.
 
 Names are loaded when first used, so that importing the package (and ``fedfa --help``) does not import torch. The
-imports below are the list of public names: type checkers read it as it stands, and ``__getattr__`` reads it once.
+imports below are the list of public names: type checkers read it, and ``__getattr__`` parses it once.
 """
 
 import ast

@@ -15,7 +15,7 @@ class FedfaError(Exception):
 
 
 class ConfigError(FedfaError, ValueError):
-    """A setting is wrong; ``key`` names it, where it is one setting alone."""
+    """A setting is wrong; ``key`` names it if it is a single setting."""
 
     def __init__(self, message: str, key: str = "") -> None:
         super().__init__(message)
@@ -45,13 +45,13 @@ class EngineError(FedfaError):
 
 
 def in_a_line(error: BaseException) -> str:
-    """An exception's kind and the first line of what it says."""
+    """An exception's type and the first line of its message."""
     lines = str(error).strip().splitlines()
     return f"{type(error).__name__}: {lines[0] if lines else 'no message'}"
 
 
 def require(condition: bool, message: str, key: str = "") -> None:
-    """Raise a ConfigError with this message unless the condition holds; ``key``: the setting that it begins with."""
+    """Raise a ConfigError with this message unless the condition holds; ``key``: the setting it begins with."""
     if not condition:
         raise ConfigError(message, key)
 

@@ -12,7 +12,7 @@ from typing import BinaryIO
 def atomic(path: Path) -> Iterator[BinaryIO]:
     """A file that appears under its name only when it is complete and on disk."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    for abandoned in path.parent.glob(f".{path.name}.*"):  # by a process that was killed while writing
+    for abandoned in path.parent.glob(f".{path.name}.*"):  # left by a process that was killed while writing
         abandoned.unlink(missing_ok=True)
     descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:

@@ -16,7 +16,7 @@ def keyed(seed: int, *keys: int) -> int:
 
 
 def uniform(seed: int, key: int) -> float:
-    """A uniform number in (0, 1) for a seed and a number: ``keyed`` once more, without its loop."""
+    """A uniform number in (0, 1) for a seed and a number: ``keyed`` without its loop."""
     z = (seed + (key + 1) * _GOLDEN) & _MASK
     z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
     z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & _MASK

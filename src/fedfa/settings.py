@@ -1,7 +1,7 @@
 """From a table of plain values to checked dataclasses, and back to TOML.
 
-The dataclasses themselves say which keys exist, of which type, and (in ``__post_init__``) within which bounds; this
-module turns whatever is wrong into one line that names the key, the value seen and the remedy.
+The dataclasses define the keys, their types and (in ``__post_init__``) their bounds. For every mistake this module
+raises an error of one line that names the key, the value seen and the remedy.
 """
 
 import ast
@@ -50,12 +50,12 @@ def build(cls: type[T], table: Any, where: str = "") -> T:
 
 @cache
 def type_hints(cls: type) -> dict[str, Any]:
-    """A class's annotations as types; working them out takes longer than everything else that is done to a table."""
+    """A class's annotations as types; resolving them takes longer than all other work on a table."""
     return get_type_hints(cls)
 
 
 def convert(value: Any, hint: Any, path: str) -> Any:
-    """The value as the annotated type asks for, or a ConfigError."""
+    """The value converted to the annotated type, or a ConfigError."""
     origin, options = get_origin(hint), get_args(hint)
     if origin in (Union, types.UnionType):
         return _one_of(value, options, path)
@@ -151,7 +151,7 @@ def parse_override(text: str) -> tuple[list[str], Any]:
 
 
 def override(table: dict[str, Any], path: list[str], value: Any) -> None:
-    """Set a nested key in place; ``None`` takes it out, so that its default holds."""
+    """Set a nested key in place; ``None`` removes it, so that its default applies."""
     for number, key in enumerate(path[:-1]):
         inner = table.setdefault(key, {})
         if not isinstance(inner, dict):
@@ -212,7 +212,7 @@ def load_object(path: str, where: str) -> Any:
 
 @cache
 def meanings(settings: type) -> dict[str, str]:
-    """The texts that stand under the fields in the source of a dataclass and its bases."""
+    """The docstrings under the fields in the source of a dataclass and its bases."""
     found: dict[str, str] = {}
     for cls in reversed(settings.__mro__[:-1]):
         if not is_dataclass(cls):

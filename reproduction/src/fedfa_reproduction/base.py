@@ -1,4 +1,4 @@
-"""What the parts of the reproduction pass to each other."""
+"""The types that the parts of the reproduction share."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,12 +17,12 @@ LAST_LEADING = 3
 
 
 class Stage(IntEnum):
-    """In which order runs are made: the most informative first, so that the time may be over at any point."""
+    """The order of runs: the most informative first, because the time may end at any point."""
 
     MILD_SPLIT = 0
     """Every strategy to its target."""
     SAME_TIME = 1
-    """Every strategy on the hard split, for a part of the way."""
+    """Every strategy on the hard split, for part of its time."""
     SECOND_SEEDS = 2
     """Of the leading strategies on the mild split."""
     WINDOWS = 3
@@ -35,23 +35,23 @@ class Stage(IntEnum):
     MIXING = 8
     CONCURRENCY = 9
     HARD_SPLIT = 10
-    """To its target, which is far."""
+    """To its target, which takes long."""
     TO_THE_END = 11
-    """On past the target, for the best accuracy."""
+    """Beyond the target, for the best accuracy."""
 
 
 @dataclass(frozen=True, slots=True)
 class Contender:
-    """A strategy as ``fedfa compare`` takes it, and the row of the paper's tables that it answers."""
+    """A strategy in the form of ``fedfa compare``, and its row in the paper's tables."""
 
     key: str
-    """Its own within a comparison."""
+    """Unique within a comparison."""
     spec: str
     title: str
     row: str
-    """The strategy in the paper's tables; one that the paper does not have has no numbers there."""
+    """The strategy in the paper's tables; for strategies that are not in the paper there are no numbers."""
     turn: int = 0
-    """Whose runs are made first: the lowest."""
+    """Runs of the lowest rank are made first."""
 
     @property
     def leading(self) -> bool:
@@ -60,7 +60,7 @@ class Contender:
 
 @dataclass(frozen=True, eq=False)
 class Comparison:
-    """Strategies side by side under one setting."""
+    """Strategies under one setting."""
 
     name: str
     """The first part of its runs' names; comparisons of the same name share their runs."""
@@ -69,7 +69,7 @@ class Comparison:
     contenders: tuple[Contender, ...]
     stage: Stage = Stage.MILD_SPLIT
     ends_at_target: bool = False
-    """Nothing is asked of its runs after the target: at full scale they end there."""
+    """Its runs are not needed after the target: at full scale they end there."""
     most_updates: Mapping[bool, int] = field(default_factory=dict)
     """Updates after which a run ends at the latest, for synchronous strategies (True) and for the others (False)."""
     retired: Mapping[str, Any] = field(default_factory=dict)
@@ -85,7 +85,7 @@ Results = Sequence[tuple[Comparison, Sequence[Run]]]
 
 @dataclass(frozen=True)
 class Section:
-    """What a recipe shows."""
+    """The output of a recipe."""
 
     name: str
     title: str
@@ -95,16 +95,16 @@ class Section:
     values: Mapping[str, Any] = field(default_factory=dict)
     """The same numbers for programs, JSON-ready."""
     seeds: Sequence[int] = ()
-    """Of the runs behind it; empty where it needs none."""
+    """Of its runs; empty if it needs none."""
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """One table or figure: the comparisons it needs, and what it makes of them."""
+    """One table or figure: the comparisons it needs, and the function that shows them."""
 
     name: str
     title: str
     tasks: tuple[str, ...]
-    """The workloads that the paper has in it."""
+    """The paper's workloads in it."""
     comparisons: Callable[["Study"], Sequence[Comparison]]
     show: Callable[["Study", Results], Section]

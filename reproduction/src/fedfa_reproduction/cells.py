@@ -1,4 +1,4 @@
-"""The cells of the tables: a number as one writes it, or in a word why there is none."""
+"""The cells of the tables: a formatted number, or a word that says why there is none."""
 
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -26,7 +26,7 @@ def times_best(value: Any, best: float | None) -> str:
 
 
 def to_target(runs: Sequence[Run], row: StrategyRow | None, measure: str) -> str:
-    """The ``time`` or the ``rounds`` that a row took to its target; where there is none, why."""
+    """The ``time`` or the ``rounds`` of a row to its target; if there is none, the reason."""
     if row is None:
         return NOT_RUN
     value, sd = getattr(row, f"{measure}_mean"), row.time_sd if measure == "time" else None
@@ -37,14 +37,14 @@ def to_target(runs: Sequence[Run], row: StrategyRow | None, measure: str) -> str
 
 
 def more_than(begun: Sequence[Run], measure: str) -> str:
-    """What shorter runs say of the ``time`` or the ``rounds`` to a target that they did not get to, and how near."""
+    """A lower limit of the ``time`` or the ``rounds`` to a target from runs that did not reach it, and their best."""
     least = min(begun, key=lambda run: run.seconds)
     best = accuracy_cell(fmean(run.best_accuracy for run in begun))
     return f"> {number(least.seconds if measure == 'time' else least.rounds)} (best {best} %)"
 
 
 def steady_cell(runs: Sequence[Run], row: StrategyRow | None, accuracy: float) -> str:
-    """When the mean of three evaluations in a row was there, if it was for every seed."""
+    """When the mean of three evaluations in a row reached it, if it did for every seed."""
     times = [steady_time_to(run, accuracy) for run in runs if row is not None and run.label == row.label]
     known = [time for time in times if time is not None]
     return number(fmean(known)) if known and len(known) == len(times) else "–"
@@ -59,7 +59,7 @@ def final_cell(row: StrategyRow | None) -> str:
 
 
 def seeds_cell(study: Study, row: StrategyRow | None, target: float | None = None) -> str:
-    """How many seeds a row stands for (with a target: how many of them reached it), and how many it lacks."""
+    """The number of a row's seeds (with a target: how many of them reached it), and of missing seeds."""
     if row is None:
         return NOT_RUN
     lacking = len(study.seeds) - row.seeds

@@ -20,7 +20,7 @@ def paper(
         str | None, typer.Argument(help="table1 ... table5, figure1 ... figure6, same-time, ..., or all.")
     ] = None,
     task: Annotated[
-        str | None, typer.Option(help="Workloads, comma-separated; by default the paper's at hand.")
+        str | None, typer.Option(help="Workloads, comma-separated; by default the paper's with available data.")
     ] = None,
     scale: Annotated[
         str,
@@ -35,12 +35,12 @@ def paper(
     ] = None,
     jobs: Annotated[int | None, typer.Option(help="Runs at a time; by default one per core.")] = None,
     minutes: Annotated[
-        float | None, typer.Option(help="Stop after so many minutes; the same command goes on from there.")
+        float | None, typer.Option(help="Stop after this many minutes; the same command then continues.")
     ] = None,
     show: Annotated[
         bool,
         typer.Option(
-            "--show", help="Run nothing: show the runs that are there, of all seeds, and say which of --seeds are not."
+            "--show", help="Run nothing: show the existing runs of all seeds, and how many of --seeds are missing."
         ),
     ] = False,
     figures: Annotated[
@@ -62,8 +62,8 @@ def paper(
     NAME is one of table1 ... table5, figure1 ... figure6, same-time, delta, window-cost, refill, mixing, weather,
     coverage, reruns, or all.
 
-    Runs that are in the results folder already are kept, so an interrupted command is continued by repeating it. The
-    most informative ones are made first.
+    Runs that are already in the results folder are kept: repeat an interrupted command to continue it. The most
+    informative runs are made first.
     """
     started = time.time()
     if name is None:
@@ -106,7 +106,7 @@ def paper(
             draw=draw,
         )
     except KeyboardInterrupt:
-        raise Interrupted("Interrupted; what was done is saved. Continue with the same command.") from None
+        raise Interrupted("Interrupted; the work so far is saved. Continue with the same command.") from None
     for section in sections:
         print(f"\n{section.title}\n" + "\n".join(filter(None, section.text)))
         for grid in section.grids:

@@ -21,7 +21,7 @@ CONCURRENCIES = (2, 5, 10, 20)
 
 
 def everyone(study: Study, stage: Stage | None = None) -> list[Comparison]:
-    """Every strategy on every split: to its target, or with a stage of its own to the end."""
+    """Every strategy on every split: to its target, or, in a separate stage, to the end."""
     return [
         Comparison(
             split.name,
@@ -46,7 +46,7 @@ def basic(study: Study) -> list[Comparison]:
 
 
 def concurrencies(study: Study) -> list[Comparison]:
-    """M_c = 2, 5, 10, 20; a buffer cannot be larger than what is in flight, so K goes down with M_c."""
+    """M_c = 2, 5, 10, 20; a buffer cannot be larger than M_c, so K falls with M_c."""
     found = []
     for workload, split in study.mild_splits():
         usual = study.experiment(workload, split, workload.sweep)
@@ -69,7 +69,7 @@ def concurrencies(study: Study) -> list[Comparison]:
 
 
 def same_time(study: Study) -> list[Comparison]:
-    """Every strategy for the same time on the hardest split, where the way to the target is long."""
+    """Every strategy for the same time on the hardest split, where the target takes long."""
     return [
         Comparison(
             f"{split.name}-same-time",
@@ -85,7 +85,7 @@ def same_time(study: Study) -> list[Comparison]:
 
 
 def unequal_work(study: Study) -> list[Comparison]:
-    """FedNova and FedProx with and without FedFa; each client draws its local epochs, or FedNova would be FedAvg."""
+    """FedNova and FedProx with and without FedFa; each client draws its epochs, otherwise FedNova is FedAvg."""
     return [
         Comparison(
             f"{split.name}-unequal",
@@ -103,7 +103,7 @@ def unequal_work(study: Study) -> list[Comparison]:
 
 
 def same_work(study: Study) -> list[Comparison]:
-    """A synchronous, a semi-asynchronous and a fully asynchronous strategy until the same number of updates is in."""
+    """A synchronous, a semi-asynchronous and a fully asynchronous strategy, for the same number of updates."""
     experiment = study.experiment(EMBEDDED, EMBEDDED.splits[-1], stop={"updates": SAME_WORK})
     by_key = {contender.key: contender for contender in contenders(*in_flight(experiment))}
     window = window_of(experiment)
@@ -112,7 +112,7 @@ def same_work(study: Study) -> list[Comparison]:
 
 
 def windows(study: Study) -> list[Comparison]:
-    """Windows from small to large; on the hard split FedFa-Agree's too, in the time that every strategy has there."""
+    """Windows from small to large; on the hard split also FedFa-Agree's, in the time that every strategy has there."""
     of_param = tuple(param(k, f"K = {k}") for k in WINDOWS)
     of_agree = tuple(agree(k, f"K = {k}, FedFa-Agree") for k in WINDOWS)
     found = []
@@ -126,7 +126,7 @@ def windows(study: Study) -> list[Comparison]:
 
 
 def averaging_over_more(study: Study) -> list[Comparison]:
-    """What other strategies make of a hard and a mild split when they, too, average over more clients than usual."""
+    """Other strategies that average over more clients than usual, on a hard and a mild split."""
     return [
         Comparison(
             f"{split.name}-rivals",
@@ -158,7 +158,7 @@ def stage_of(workload: Workload, split: Split) -> Stage:
 def caps(study: Study, rounds: Mapping[str, Any], experiment: Experiment) -> dict[bool, int]:
     """A fifth more updates than the slowest strategy of the paper took, for synchronous strategies and the others.
 
-    At full scale only, and where the user sets no number of updates.
+    Only at full scale, and only if the user sets no number of updates.
     """
     if study.scale != "full" or experiment.stop.updates is not None:
         return {}

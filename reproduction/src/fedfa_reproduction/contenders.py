@@ -1,6 +1,6 @@
-"""The strategies that the paper compares, each in every reading that matters, and FedFa-Agree beside them.
+"""The strategies that the paper compares, each in every relevant reading, and FedFa-Agree.
 
-Every setting that matters is spelt out, so that records keep their meaning whatever the defaults become.
+Every relevant setting is explicit, so that records keep their meaning when defaults change.
 """
 
 from fedfa.strategies.fedfa_agree import LONGEST_STEP
@@ -8,12 +8,12 @@ from fedfa_reproduction.base import Contender
 
 
 def contenders(window: int, concurrency: int) -> tuple[Contender, ...]:
-    """All strategies of Table 1, for a window (or buffer) of this size and so many clients in flight.
+    """All strategies of Table 1, for a window (or buffer) of this size and this many clients in flight.
 
-    FedBuff twice: as Plato, the paper's platform, and other frameworks compute it (the mean of K models, new work in
-    batches), and as its authors run it (differences, stale ones count less, new work at once). FedFa-Delta with three
-    steps from the current model. FedFa-Agree with its own step and with two fixed ones, and with a window as large as
-    what is in flight, where the usual one is smaller.
+    FedBuff appears twice: as Plato, the paper's platform, and other frameworks compute it (the mean of K models, new
+    work in batches), and as its authors run it (differences, stale ones count less, new work at once). FedFa-Delta has
+    three steps from the current model. FedFa-Agree has its own step and two fixed ones, and also a window of M_c, if
+    the usual window is smaller.
     """
     k = window
     as_in_flight = (agree(concurrency, "FedFa-Agree, K = M_c", 1),) if window < concurrency else ()
@@ -46,7 +46,7 @@ def param(window: int, title: str, turn: int = 0) -> Contender:
 
 
 def agree(window: int, title: str, turn: int = 0) -> Contender:
-    """FedFa-Agree as it is by default: its step is as long as the clients agree."""
+    """FedFa-Agree with its defaults: its step is longer the more the clients agree."""
     return Contender(f"fedfa-agree-{window}", f"fedfa-agree:window={window}", title, "fedfa-agree", turn)
 
 
@@ -58,7 +58,7 @@ def agree_as_fedavg(window: int, concurrency: int, title: str, turn: int = 0) ->
 
 
 def model_mean(buffer: int, title: str, turn: int = 0) -> Contender:
-    """FedBuff as frameworks have it; its settings are those that Plato computes."""
+    """FedBuff as in frameworks, with Plato's settings."""
     spec = f"fedbuff:buffer={buffer}:origin=current:refill=batch:staleness=constant"
     return Contender(f"fedbuff-mean-{buffer}", spec, title, "fedbuff", turn)
 
@@ -69,9 +69,9 @@ def as_its_authors(buffer: int, title: str, turn: int = 0) -> Contender:
 
 
 def averaging(window: int, concurrency: int) -> tuple[Contender, ...]:
-    """FedAsync with half its weight, and FedBuff with buffers up to twice what is in flight, beside FedFa-Agree.
+    """FedAsync with half its weight, FedBuff with buffers up to 2 M_c, and FedFa-Agree.
 
-    Where new work comes in batches, a buffer larger than what is in flight would never fill.
+    If new work comes in batches, a buffer larger than M_c would never fill.
     """
     sizes = (window, concurrency, 2 * concurrency)
     return (
@@ -84,7 +84,7 @@ def averaging(window: int, concurrency: int) -> tuple[Contender, ...]:
 
 
 def with_row(found: tuple[Contender, ...], *rows: str) -> tuple[Contender, ...]:
-    """Those that answer these rows."""
+    """The contenders for these rows."""
     return tuple(contender for contender in found if contender.row in rows)
 
 

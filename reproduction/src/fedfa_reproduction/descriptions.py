@@ -1,4 +1,4 @@
-"""What is said beside the numbers: the setting of a comparison, what is not as in the paper, and at which scale."""
+"""The text beside the numbers: the setting of a comparison, differences from the paper, and the scale."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,7 +14,7 @@ from fedfa_reproduction.workloads import THE_PAPERS, Workload
 
 
 def describe(comparison: Comparison, runs: Sequence[Run] = ()) -> str:
-    """The setting of a comparison in a few words, and what its runs add to it."""
+    """The setting of a comparison in a few words, with details from its runs."""
     experiment = comparison.experiment
     data, local, strategy, stop = experiment.data, experiment.local, experiment.strategy, experiment.stop
     clients = runs[0].manifest["num_clients"] if runs else data.clients
@@ -45,7 +45,7 @@ def scale_note(study: Study, results: Results) -> str:
 
 
 def stand_ins(study: Study, results: Results) -> list[str]:
-    """What is not as in the paper, a sentence each; the runs themselves say what they were made with."""
+    """Differences from the paper, a sentence each; taken from the runs themselves."""
     found = []
     for workload in study.workloads:
         own = [(comparison, runs) for comparison, runs in results if runs and _is_on(comparison, workload)]

@@ -129,7 +129,7 @@ def _accuracy(results: Results, shown: Results, name: str, title: str, against: 
 
 
 def on_the_way(comparison: Comparison, runs: Sequence[Run]) -> Grid:
-    """The curves in numbers: when each was steadily above a few accuracies, and how much it jumps."""
+    """The curves in numbers: when each was steadily above a few accuracies, and how much it jumped."""
     goals = [comparison.target - below for below in (*ON_THE_WAY, NEARLY)]
     rows = {row.label: row for row in summarise(runs, comparison.target)}
     cells = [
@@ -162,7 +162,7 @@ def curves(comparison: Comparison, runs: Sequence[Run], name: str, against: str 
 
 
 def lacking(comparison: Comparison, finished: Sequence[Run], runs: Sequence[Run]) -> str:
-    """Which of the strategies have no run yet, or none to its end, in a sentence each."""
+    """Sentences that name the strategies without a run, or without a finished run."""
     to_its_end, there = {run.label for run in finished}, {run.label for run in runs}
     titles = [contender.title for contender in comparison.contenders]
     missing = {

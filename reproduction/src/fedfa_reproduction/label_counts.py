@@ -1,4 +1,4 @@
-"""Who holds which labels: counted where the data is at hand, kept for where it is not."""
+"""The labels of each client: counted if the data is available, and kept for when it is not."""
 
 import json
 from dataclasses import asdict
@@ -14,11 +14,11 @@ from fedfa_reproduction.study import Study
 
 FILE = "label_counts.parquet"
 SPLIT = "split"
-"""The column that says which data, split how, with which seed."""
+"""The column that identifies the data, its split and the seed."""
 
 
 def label_counts(study: Study, experiment: Experiment) -> pl.DataFrame | None:
-    """Examples by client and label: from the data, else as kept before; None where neither is there."""
+    """Examples by client and label: from the data, else as kept before; None if there is neither."""
     try:
         counts = experiment.make_task().label_counts()
     except ConfigError:
@@ -61,7 +61,7 @@ def _read(study: Study) -> pl.DataFrame:
 
 
 def _name(experiment: Experiment) -> str:
-    """The seed and the settings of the data that are not what they are by default."""
+    """The seed and the data settings that differ from their defaults."""
     usual = asdict(DataSettings())
     own = {key: value for key, value in asdict(experiment.data).items() if value != usual[key] and key != "folder"}
     return json.dumps({"seed": experiment.seed} | own)

@@ -1,4 +1,4 @@
-"""Carrying a selection out: the runs that are missing, and the page that shows them."""
+"""Carries out a selection: makes the missing runs, and the page that shows them."""
 
 import math
 from dataclasses import replace
@@ -23,9 +23,9 @@ def make(
     markdown: Path | None = None,
     draw: bool = True,
 ) -> tuple[Path, list[Section]]:
-    """Make the runs that are missing, as far as the time allows, and the page; returns it with what it shows.
+    """Make the missing runs, while there is time, and the page; returns it with its content.
 
-    ``markdown``: a file that the same tables are written into. ``draw``: the figures as files, too.
+    ``markdown``: a file for the same tables. ``draw``: write the figures as files, too.
     """
     sections, results = sections_of(selection, command=command, jobs=jobs, progress=progress, until=until)
     study = selection.study
@@ -46,7 +46,7 @@ def sections_of(
     progress: Progress = no_progress,
     until: float = math.inf,
 ) -> tuple[list[Section], Results]:
-    """What the recipes show, and the runs behind it."""
+    """The sections of the recipes, and their runs."""
     study = selection.study
     results = carry_out(study, selection.comparisons, command=command, jobs=jobs, progress=progress, until=until)
     left = list(results)

@@ -19,23 +19,23 @@ from fedfa_reproduction.study import Study
 
 BEGIN, END = "<!-- fedfa paper: begin -->", "<!-- fedfa paper: end -->"
 SEEDS = "Seeds"
-"""The column that says of a row that it was not run."""
+"""The column that says that a row was not run."""
 
 
 def check_markdown(file: Path) -> None:
-    """Before anything runs: the file can be written, and it says where."""
+    """Check before anything runs that the file can be written and has the markers."""
     _around(file)
 
 
 def write_markdown(file: Path, study: Study, sections: Sequence[Section], results: Results, command: str) -> None:
-    """Replace what stands between the markers; a file that is not there yet is made of them alone."""
+    """Replace the text between the markers; a new file contains only the markers and that text."""
     with_text = replaced(file, study, sections, results, command)
     with atomic(file) as handle:
         handle.write(with_text.encode())
 
 
 def replaced(file: Path, study: Study, sections: Sequence[Section], results: Results, command: str) -> str:
-    """The file's text as it shall be."""
+    """The file's new text."""
     before, after = _around(file)
     parts = [f"{introduction(study)} Everything between the two markers is made by:", f"```\n{command}\n```"]
     for section in sections:
@@ -62,7 +62,7 @@ def _folded(grid: Grid) -> Iterator[str]:
 
 
 def _around(file: Path) -> tuple[str, str]:
-    """What stands before and after the markers."""
+    """The text before and after the markers."""
     if not file.exists():
         return "", "\n"
     try:
@@ -83,7 +83,7 @@ def _command_for(section: Section, study: Study) -> str:
 
 
 def _about_runs(runs: Sequence[Run]) -> str:
-    """How many runs are behind the tables, what they took, and on which machines."""
+    """The number of runs in the tables, their time, and their machines."""
     if not runs:
         return "None is there yet."
     spent = sum(run.manifest["wall_seconds"] for run in runs)

@@ -1,4 +1,4 @@
-"""Which recorded run answers a planned one: its own, or a longer one of the same settings, cut where its would end."""
+"""Finds the recorded run for a planned one: its own, or a longer one of the same settings, cut at its end."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -16,24 +16,24 @@ from fedfa_reproduction.measures import cut, end_under, given_up
 from fedfa_reproduction.records import Record, Records
 
 UNTOUCHED = ("compare.", "data.folder", "engine.threads", "engine.check", "stop.diverged")
-"""What changes nothing of a run, or only when it is given up."""
+"""Settings that do not affect a run, or only when it is given up."""
 OF_THE_MACHINE = {
     "model.weights",
     *(f"engine.{key}" for key in ("executor", "workers", "device", "precision", "compile")),
 }
-"""What depends on what was at hand; the records tell it."""
+"""Settings that depend on the available data and weights; the records hold them."""
 RETIRED = (("model", "recalibrate"),)
 """Settings that fedfa no longer has, but recorded runs were made with."""
 
 
 @dataclass(frozen=True, eq=False)
 class PlannedRun:
-    """A run that is asked for."""
+    """A requested run."""
 
     name: str
     point: Point
     priority: tuple[int, int] = (0, 0)
-    """Of the lowest first."""
+    """The lowest is made first."""
     retired: Mapping[str, Any] = field(default_factory=dict)
     """Settings that fedfa no longer has, by dotted key: it can be shown, but not made."""
 
@@ -47,31 +47,30 @@ class PlannedRun:
 
 
 Pair = tuple[PlannedRun, PlannedRun]
-"""A run as it is asked for, and the one that goes on past the target."""
+"""A requested run, and the one that continues beyond the target."""
 
 
 class Answers:
     """Finds recorded runs for planned ones.
 
-    ``only_show``: neither the data nor the weights need be there, nor need runs be computed in the same way.
+    ``only_show``: data and weights need not be there, and runs may be computed in another way.
     """
 
     def __init__(self, records: Records, only_show: bool = False) -> None:
         self.records, self.only_show = records, only_show
         self._digests: dict[str, str] = {}
-        """Of data and initial model, by what they are made of; empty where they are not there."""
+        """Fingerprints of data and initial model, by their settings; empty if data or weights are missing."""
         self._ends: dict[tuple[str, Stop], bool] = {}
         self._wanted: WeakKeyDictionary[PlannedRun, str] = WeakKeyDictionary()
 
     def __contains__(self, planned: PlannedRun) -> bool:
-        """Whether the planned run is answered; what its run was made with is checked when it is taken."""
+        """Whether there is a run for the planned one; its settings and data are checked when it is used."""
         return self._own(planned) is not None or next(self._longer(planned), None) is not None
 
     def fairly(self, planned: PlannedRun) -> bool:
-        """Whether it is answered whatever became of its run: not just because it was slow to a target.
+        """Whether there is a run for it, not only because that run was slow to a target.
 
-        Of runs that end at a target, those go beyond a given time that are late there; to count them alone would be
-        to choose.
+        Runs that end at a target go beyond a given time only if they are late; counting only them would be biased.
         """
         to_target = planned.experiment.stop.accuracy is not None
         return self._own(planned) is not None or any(
@@ -79,9 +78,9 @@ class Answers:
         )
 
     def take(self, planned: PlannedRun) -> Run | None:
-        """The planned run itself, or a longer one, cut where it would have ended; None where neither is there.
+        """The planned run itself, or a longer one, cut at the planned end; None if there is neither.
 
-        Under the planned run's own name, one with other settings or on other data is refused.
+        A run of the same name with other settings or other data is refused.
         """
         own = self._own(planned)
         if own is None:
@@ -102,7 +101,7 @@ class Answers:
         return self.records.run(own.name)
 
     def begun(self, planned: PlannedRun) -> Run | None:
-        """Where there is nothing to take: the run with its settings that went farthest."""
+        """If there is no such run: the run with its settings that went furthest."""
         same = (self.records.run(name) for name in self._of_its_settings(planned) if self._same_data(planned, name))
         return max(same, key=lambda run: run.seconds, default=None)
 
@@ -117,7 +116,7 @@ class Answers:
         return record if record is not None and record.finished else None
 
     def _longer(self, planned: PlannedRun) -> Iterator[str]:
-        """Runs with its settings that went as far as it would, or further."""
+        """Runs with its settings that went at least as far as planned."""
         stop = planned.experiment.stop
         for name in self._of_its_settings(planned):
             key = name, stop
@@ -128,7 +127,7 @@ class Answers:
                 yield name
 
     def _of_its_settings(self, planned: PlannedRun) -> Iterator[str]:
-        """Runs that went the same way, however far: under other names, and those that were interrupted."""
+        """Runs with the same course, of any length: under other names, and interrupted ones."""
         if planned not in self._wanted:
             self._wanted[planned] = what_decides(planned.experiment, planned.retired, self.only_show)
         for name in self._by_settings.get(self._wanted[planned], ()):
@@ -149,7 +148,7 @@ class Answers:
             names[:] = sorted({*names, record.name}, key=lambda name: name.split("/"))
 
     def _settings_of(self, record: Record) -> str | None:
-        """None where the run was made with a setting that nobody knows."""
+        """None if the run was made with an unknown setting."""
         try:
             experiment, retired = recorded_experiment(record)
             return what_decides(experiment, retired, self.only_show)
@@ -170,7 +169,7 @@ class Answers:
 
 
 def recorded(record: Record) -> dict[str, Any]:
-    """A run's settings; those that came later than it are what they are by default."""
+    """A run's settings; settings that did not exist then have their defaults."""
     try:
         experiment, retired = recorded_experiment(record)
     except ConfigError:
@@ -187,7 +186,7 @@ def recorded_experiment(record: Record) -> tuple[Experiment, dict[str, Any]]:
 
 
 def settings(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Settings by dotted key, but for those that change nothing of a run, or only when to give it up."""
+    """Settings by dotted key, except those that do not affect a run, or only when it is given up."""
     flat: dict[str, Any] = {}
     for key, value in table.items():
         path = f"{prefix}{key}"
@@ -199,7 +198,7 @@ def settings(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def what_decides(experiment: Experiment, retired: Mapping[str, Any], only_show: bool) -> str:
-    """All that decides how a run goes, but not where it ends; a default counts as what it comes to."""
+    """All settings that determine a run's course, but not its end; defaults are replaced by their values."""
     strategy = experiment.make_strategy()
     own = {"name": strategy.name} | strategy.settings()
     if (step := getattr(strategy, "step_size", None)) is not None:

@@ -1,4 +1,4 @@
-"""What the reproduction reads off a run, beyond what the run tells itself."""
+"""Measures of a run that the reproduction needs in addition to the run's own."""
 
 import math
 from dataclasses import replace
@@ -9,7 +9,7 @@ from fedfa.runs.run import Run
 from fedfa.runs.stop import Stop
 
 STEADY_OVER = 3
-"""An accuracy is steady where the mean of so many evaluations in a row shows it."""
+"""An accuracy is steady when the mean of this many evaluations in a row reaches it."""
 GIVEN_UP = {"diverged", "hopeless"}
 """The endings of runs that would end in the same way under any other limits."""
 
@@ -19,9 +19,9 @@ def given_up(run: Run) -> bool:
 
 
 def steady_time_to(run: Run, accuracy: float, over: int = STEADY_OVER) -> float | None:
-    """Virtual seconds until the mean of so many evaluations in a row first showed this accuracy.
+    """Virtual seconds until the mean of this many evaluations in a row first reached this accuracy.
 
-    A single evaluation may be lucky, and luck favours rules whose accuracy jumps up and down.
+    A single evaluation may be lucky, which favours rules whose accuracy jumps up and down.
     """
     means = run.evaluations["accuracy"].rolling_mean(over)
     hits = run.evaluations["seconds"].filter(means >= accuracy)
@@ -29,7 +29,7 @@ def steady_time_to(run: Run, accuracy: float, over: int = STEADY_OVER) -> float 
 
 
 def mean_accuracy(run: Run, span: float, by: float = math.inf) -> float:
-    """Over the evaluations of so many seconds up to a time, or to the end; where there is none, the last before it."""
+    """Mean over the evaluations in a span before a time, or before the end; if there is none, the last one before."""
     until = min(by, run.seconds)
     seconds, accuracy = run.evaluations["seconds"], run.evaluations["accuracy"]
     known = accuracy.filter(seconds <= until)
@@ -39,13 +39,13 @@ def mean_accuracy(run: Run, span: float, by: float = math.inf) -> float:
 
 
 def mean_change(run: Run, over: int = 20) -> float:
-    """How far accuracy goes up or down between two evaluations, in the mean over the last so many."""
+    """The mean change of accuracy between two evaluations, up or down, over the last ones."""
     steps = run.evaluations["accuracy"].diff().drop_nulls().abs().tail(over)
     return float(steps.mean()) if len(steps) else math.nan  # pyright: ignore[reportArgumentType]
 
 
 def end_under(run: Run, stop: Stop) -> tuple[float, str] | None:
-    """When and by which of other limits the run would have ended; None where it did not go that far."""
+    """When and at which of other limits the run would have ended; None if it did not go that far."""
     accepted, target = run.accepted["seconds"], stop.accuracy and run.time_to(stop.accuracy)
     ends: list[tuple[float, str]] = [] if target is None else [(target, "accuracy")]
     if stop.updates is not None and len(accepted) >= stop.updates:
@@ -56,9 +56,9 @@ def end_under(run: Run, stop: Stop) -> tuple[float, str] | None:
 
 
 def cut(run: Run, stop: Stop) -> Run | None:
-    """The run as it would have ended by other limits; None where it did not go that far.
+    """The run cut at other limits; None if it did not go that far.
 
-    A run that was given up would have been so under them, too. Its last evaluation is the last before its end.
+    A run that was given up would have been given up under them, too. Its last evaluation is the last before its end.
     """
     end = end_under(run, stop)
     if end is None:
@@ -85,6 +85,6 @@ def rolling_mean(run: Run, over: int) -> Run:
 
 
 def mean_over(run: Run, span: float) -> Run:
-    """At each evaluation the mean over so many seconds before it."""
+    """At each evaluation the mean over a span of seconds before it."""
     smooth = [mean_accuracy(run, span, by) for by in run.evaluations["seconds"]]
     return with_accuracy(run, pl.Series(smooth, dtype=pl.Float64))

@@ -1,4 +1,4 @@
-"""The page that recipes end in: our numbers beside the paper's, from top to bottom."""
+"""The page with the results of recipes: our numbers beside the paper's."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,7 +16,7 @@ from fedfa_reproduction.study import Study
 def write_page(
     study: Study, sections: Sequence[Section], results: Results, name: str, command: str, *, with_files: bool
 ) -> Path:
-    """Write NAME.html into the study's folder; ``with_files``: its figures lie there as files, too."""
+    """Write NAME.html into the study's folder; ``with_files``: its figures are there as files, too."""
     text = offline_page(
         templates("fedfa_reproduction").get_template("recipes.html"),
         title=sections[0].title if len(sections) == 1 else "The FedFa paper's tables and figures",
@@ -35,6 +35,6 @@ def write_page(
 
 
 def names(results: Results) -> Grid:
-    """What to type for each strategy of the tables."""
+    """The command-line spec of each strategy in the tables."""
     seen = {(c.title, c.spec): None for comparison, _ in results for c in comparison.contenders}
     return Grid("What the names stand for", ("Name", "fedfa compare --strategies"), list(seen))

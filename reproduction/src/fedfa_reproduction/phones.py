@@ -1,4 +1,4 @@
-"""Real phones beside the paper's long tail: how long clients take."""
+"""Real phones and the paper's long tail: how long clients take."""
 
 from typing import Any
 

@@ -1,8 +1,8 @@
-"""Which runs are needed, each once, and in which order they are made.
+"""The list of needed runs, each once, in the order in which they are made.
 
-The first seed goes through all stages, then the next one; only the leading strategies on the mild split get their
-other seeds earlier. Within a stage the leading strategies come first; on the hard split, where a run may take as long
-as fifteen short ones, the others wait for the last stage.
+The first seed goes through all stages, then the next one. Only the leading strategies on the mild split get their
+other seeds earlier. Within a stage the leading strategies come first. On the hard split, where a run may take as long
+as fifteen short ones, the others come in the last stage.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,7 +16,7 @@ from fedfa_reproduction.matching import Pair, PlannedRun
 from fedfa_reproduction.study import Study
 
 TO_TARGET = "-to-target"
-"""Ends the names of runs that end at the target."""
+"""The suffix of the names of runs that end at the target."""
 Priority = tuple[int, int]
 
 
@@ -30,9 +30,9 @@ def priority(stage: Stage, leading: bool, nth_seed: int) -> Priority:
 
 
 def plan(study: Study, comparisons: Iterable[Comparison]) -> list[PlannedRun]:
-    """Each run once, the first to be made first.
+    """Each run once, in the order in which they are made.
 
-    Where one that went on past the target is there, it also serves those that ask for the way to it.
+    An existing run that continued beyond the target also serves requests for the run to the target.
     """
     found: dict[str, PlannedRun] = {}
     for comparison in comparisons:
@@ -75,7 +75,7 @@ def _planned(comparison: Comparison, point: Point, rank: Priority) -> PlannedRun
 
 
 def _limited(comparison: Comparison, point: Point) -> Point:
-    """With the most updates that a strategy of its kind gets."""
+    """With the largest number of updates for a strategy of its kind."""
     if not comparison.most_updates:
         return point
     updates = comparison.most_updates.get(point.experiment.make_strategy().synchronous)
@@ -90,7 +90,7 @@ def _to_target(comparison: Comparison, point: Point) -> Point:
 
 
 def _further(study: Study, pairs: Iterable[Pair]) -> set[str]:
-    """Runs of seeds that were not asked for, where every strategy with any run has one: or seeds were compared."""
+    """Runs of other seeds, if every strategy with any run has one: otherwise different seeds would be compared."""
     if study.all_seeds() == study.seeds:
         return set()
     there: dict[str, dict[int, str]] = {}
@@ -105,11 +105,11 @@ def _further(study: Study, pairs: Iterable[Pair]) -> set[str]:
     }
 
 
-# What the runs are to the comparisons --------------------------------------------------------------------------------
+# Runs for comparisons -------------------------------------------------------------------------------------------------
 
 
 def with_titles(study: Study, comparison: Comparison, runs: Mapping[str, Run]) -> list[Run]:
-    """Those of the runs, by name, that the comparison shows, labelled with its contenders' titles."""
+    """The runs of a comparison, by name, labelled with its contenders' titles."""
     titles = {contender.spec: contender.title for contender in comparison.contenders}
     shown = [
         run.labelled(titles[planned.point.label])
@@ -124,7 +124,7 @@ def with_titles(study: Study, comparison: Comparison, runs: Mapping[str, Run]) -
 
 
 def with_begun(study: Study, results: Results) -> Results:
-    """The results, and of contenders without a run what is there of theirs: shorter or interrupted ones."""
+    """The results; for contenders without a run, their shorter or interrupted runs."""
     return [(comparison, [*runs, *_begun(study, comparison, runs)]) for comparison, runs in results]
 
 

@@ -1,5 +1,5 @@
-"""What the paper leaves open, each as a recipe: FedFa-Delta's step, what refill, window and step each give, and how
-FedAsync has to mix. The runs are short and meet a target that is early on the way to the paper's."""
+"""Questions that the paper leaves open, each as a recipe: FedFa-Delta's step, the separate effects of refill, window
+and step, and FedAsync's mixing weight. The runs are short, with a target that is easier than the paper's."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -21,9 +21,9 @@ from fedfa_reproduction.workloads import Split
 
 FASTER = "× FedFa-Param"
 GROUP_NORM_LR = 5.0
-"""GroupNorm is tried with this times the local step of BatchNorm."""
+"""GroupNorm is tried with the local step of BatchNorm times this."""
 MEASURED_ANEW = {"model.recalibrate": 2000}
-"""Before each evaluation BatchNorm's statistics were measured anew on so many training examples."""
+"""Before each evaluation BatchNorm's statistics were measured again on this many training examples."""
 MILD = {"kind": "lognormal", "median": 7.5, "sigma": 0.35}
 HEAVY = {"kind": "pareto", "scale": 3.0, "shape": 1.5, "cap": 120.0}
 WEATHERS: Mapping[str, tuple[str, Any]] = {
@@ -35,7 +35,7 @@ WEATHERS: Mapping[str, tuple[str, Any]] = {
 
 
 def searched(split: Split, what: str = "") -> str:
-    """The comparison of short runs: those of one setting are shared by all questions."""
+    """A comparison of short runs; all questions share the runs of one setting."""
     return f"{split.name}-search{what and '-'}{what}"
 
 
@@ -78,7 +78,7 @@ def deltas(study: Study) -> list[Comparison]:
 
 
 def steps(experiment: Experiment, k: int, origin: str) -> tuple[Contender, ...]:
-    """FedFa-Delta with the server steps 1/M_c, 1/K, 1/2 and 1; those that moved the model too far come last."""
+    """FedFa-Delta with the server steps 1/M_c, 1/K, 1/2 and 1; too long steps come last."""
     sizes = {"1/M_c": 1 / experiment.strategy["concurrency"], "1/K": 1 / k, "1/2": 0.5, "1": 1.0}
     different = {f"{size:g}": title for title, size in reversed(sizes.items())}
     return tuple(
@@ -94,7 +94,7 @@ def steps(experiment: Experiment, k: int, origin: str) -> tuple[Contender, ...]:
 
 
 def from_bases(k: int) -> tuple[Contender, ...]:
-    """FedFa-Agree with its own step and with fixed ones, where a step of 1 is FedFa-Param."""
+    """FedFa-Agree with its own step and with fixed ones; a step of 1 is FedFa-Param."""
     fixed = (
         Contender(
             f"fedfa-agree-{k}-{size}", f"fedfa-agree:window={k}:server_lr={size}", f"Agree, step {size}", "fedfa-agree"
@@ -117,7 +117,7 @@ def delta(study: Study, results: Results) -> Section:
 
 
 def windows_and_steps(study: Study) -> list[Comparison]:
-    """FedFa-Param with windows from small to large, the step that makes up for each, and FedFa-Agree's own."""
+    """FedFa-Param with windows from small to large, the step that compensates each, and FedFa-Agree's own step."""
     found = []
     for workload, split in study.mild_splits():
         experiment = study.experiment(workload, split, workload.search)
@@ -250,7 +250,7 @@ def _answer(study: Study, results: Results, name: str, title: str, text: Sequenc
 
 
 def faster_cell(row: StrategyRow | None, param: StrategyRow | None) -> str:
-    """How much sooner than FedFa-Param it reached the target; a dash unless both did with every seed there is."""
+    """How much sooner than FedFa-Param it reached the target; a dash unless both did with every seed."""
     ratios = param.times_over(row) if row and param and row is not param else []
     if row is None or not ratios or len(ratios) < row.seeds:
         return "–"

@@ -1,4 +1,4 @@
-"""Making the runs that are missing, one after the other, and continuing them where they were left."""
+"""Makes the missing runs, one after the other, and continues interrupted ones."""
 
 import math
 import time
@@ -24,7 +24,7 @@ def carry_out(
     jobs: int | None = None,
     until: float = math.inf,
 ) -> Results:
-    """Make the runs that are missing, as far as the time allows, and give each comparison those that are there."""
+    """Make the missing runs, while there is time, and give each comparison its existing runs."""
     planned = plan(study, comparisons)
     runs = {one.name: study.answers.take(one) for one in planned}
     missing = [one for one in planned if runs[one.name] is None and not one.retired]
@@ -58,6 +58,6 @@ def _make(
 
 
 def how_many(study: Study, comparisons: Sequence[Comparison]) -> tuple[int, int]:
-    """How many of the runs are there, longer ones for shorter ones too, and how many there shall be in all."""
+    """The number of existing runs, where longer ones count for shorter ones, and the number of all requested runs."""
     planned = [one for one in plan(study, comparisons) if not one.retired]
     return sum(one in study.answers for one in planned), len(planned)

@@ -1,4 +1,4 @@
-"""The runs of a reproduction, in few files, and those under way.
+"""The runs of a reproduction, in few files, and runs in progress.
 
     OUT/
       records/
@@ -37,30 +37,30 @@ from fedfa_reproduction.workloads import workload_of
 RECORDS, WORK = "records", "work"
 INDEX, SETTINGS = "runs.csv", "settings.jsonl"
 NAME = "run"
-"""The key of a run's own name, in every file and in its manifest."""
+"""The key of a run's name, in every file and in its manifest."""
 COLUMNS: Mapping[str, type] = {"label": str, "seed": int, "seconds": float, "version": int, "wall_seconds": float}
 MACHINE: Mapping[str, type] = {
     "fedfa": str, "commit": str, "python": str, "torch": str, "numpy": str, "system": str, "cpus": int
 }  # fmt: skip
 MORE: Mapping[str, type] = {"executor": str, "target": float, "digest": str, "fingerprint": str, "command": str}
 ON_THE_CPU = {"device": "cpu", "precision": "fp32"}
-"""What a manifest leaves out."""
+"""Entries that are not taken from a manifest."""
 RESULTS: Mapping[str, type] = {"updates": int, "best_accuracy": float, "final_accuracy": float}
-"""What the rows come to, for who reads the list alone."""
+"""Summaries of the rows, for readers of the list alone."""
 HEADERS = (
     NAME, "workload", "comparison", "strategy", "seed", "ended", "reason", "seconds", "version", "wall_seconds",
     *RESULTS, *ON_THE_CPU, "executor", *MACHINE, "target", "digest", "fingerprint", "command",
 )  # fmt: skip
 TABLES = ("updates", "evaluations")
 LEVEL = 19
-"""Of compression: a tenth smaller than the usual one, and written once."""
+"""Compression level: a tenth smaller than the usual one; slow, but files are written once."""
 PAGE_BYTES = 1 << 26
-"""Runs of one seed share their arrivals; so long a page shows it to the compressor."""
+"""Runs of one seed share their arrivals; a page of this size lets the compressor use that."""
 
 
 @dataclass(frozen=True)
 class Record:
-    """What is known of a run without its rows."""
+    """A run without its rows."""
 
     name: str
     workload: str
@@ -93,7 +93,7 @@ class Records:
         self.files, self.work = folder / RECORDS, folder / WORK
         self._rows: dict[str, dict[str, dict[str, pl.DataFrame]]] = {}
         self._runs: dict[str, Run] = {}
-        """Those whose rows are not in the files."""
+        """Runs whose rows are not in the files."""
 
     @cached_property
     def by_name(self) -> dict[str, Record]:
@@ -147,7 +147,7 @@ def named(name: str, run: Run) -> Run:
 
 
 def _goes_beyond(run: Run, record: Record) -> bool:
-    """Whether a run under way tells more than the recorded one of its name."""
+    """Whether a run in progress has more rows than the recorded one of its name."""
     return not record.finished and (not run.unfinished or run.seconds > record.manifest["seconds"])
 
 
@@ -191,7 +191,7 @@ def by_run(rows: pl.DataFrame) -> dict[str, pl.DataFrame]:
 
 
 def write_records(files: Path, runs: Mapping[str, Run]) -> None:
-    """Add runs to the files; one that is there already is replaced."""
+    """Add runs to the files; replaces existing ones."""
     known = {record.name: record for record in read_index(files)}
     added = {name: _record(name, run) for name, run in runs.items()}
     for workload in {record.workload for record in added.values()}:
@@ -249,7 +249,7 @@ def _row(record: Record) -> dict[str, Any]:
 
 
 def _settings(record: Record) -> dict[str, Any]:
-    """What the row does not tell; what else was compared is nothing of the run."""
+    """Settings that are not in the row, without those of the comparison, which do not affect the run."""
     told = {NAME, "ended", *COLUMNS, *MORE, *ON_THE_CPU}
     manifest = {key: value for key, value in record.manifest.items() if key not in told}
     manifest["machine"] = {key: value for key, value in manifest["machine"].items() if key not in MACHINE}
@@ -258,7 +258,7 @@ def _settings(record: Record) -> dict[str, Any]:
 
 
 def _manifest(row: Mapping[str, str], more: Mapping[str, Any]) -> dict[str, Any]:
-    """The counterpart of the two."""
+    """The manifest from the two."""
     row = {**row, "label": row["strategy"]}
     told = {key: kind(row[key]) if row[key] or kind is str else None for key, kind in {**COLUMNS, **MORE}.items()}
     machine = {key: kind(row[key]) for key, kind in MACHINE.items() if row[key]} | more["machine"]

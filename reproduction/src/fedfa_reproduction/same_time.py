@@ -1,4 +1,4 @@
-"""Where strategies stand after the same time, by means over a while: near a target accuracy jumps."""
+"""Accuracy of the strategies after the same time, as means over a span, because single evaluations jump."""
 
 import math
 from collections.abc import Sequence
@@ -17,11 +17,11 @@ from fedfa_reproduction.measures import mean_accuracy, mean_change, mean_over, s
 from fedfa_reproduction.study import Study
 
 MEAN_OVER = 0.15
-"""Share of the whole time whose mean tells where a run stands: the same for those that evaluate more often."""
+"""Share of the whole time for a mean: the same for runs that evaluate more often."""
 SHARES = (0.2, 0.4, 0.7, 1.0)
-"""Of the time, after which it is told."""
+"""Shares of the time at which the mean is shown."""
 AROUND_TARGET = (-0.2, -0.15, -0.1, -0.05, 0.0, 0.05, 0.1)
-"""Accuracies whose times are told, as far as anybody got there: the highest MOST_GOALS of them."""
+"""Accuracies whose times are shown: the highest MOST_GOALS that a strategy reached."""
 MOST_GOALS = 3
 STEADY_IS = (
     "At an accuracy: virtual seconds until the mean of three evaluations in a row was there. Jumps: the mean change of "
@@ -31,7 +31,7 @@ MEAN_IS = f"At a time: the mean of the evaluations in {MEAN_OVER:.0%} of the who
 
 
 def same_time(study: Study, results: Results) -> Section:
-    """What each strategy makes of the same time."""
+    """The results of each strategy in the same time."""
     grids = [mean_grid(study, comparison, runs) for comparison, runs in results]
     values = [
         value_of(comparison, contender, row)
@@ -51,7 +51,7 @@ def same_time(study: Study, results: Results) -> Section:
 
 
 def mean_grid(study: Study, comparison: Comparison, runs: Sequence[Run], first: str = "Strategy") -> Grid:
-    """Means on the way and in the end, and when each was steadily at accuracies that somebody reached."""
+    """Means during the run and at the end, and the times to accuracies that a strategy reached steadily."""
     rows = {row.label: row for row in summarise(runs, comparison.target)}
     time = comparison.experiment.stop.seconds
     times = [share * time for share in SHARES] if time else [math.inf]

@@ -1,4 +1,4 @@
-"""From a name to the recipes, each with the workloads that are at hand."""
+"""From a name to the recipes, each with the available workloads."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -29,7 +29,7 @@ class Chosen:
 
 @dataclass(frozen=True)
 class Selection:
-    """What was asked for, checked."""
+    """The checked request."""
 
     name: str
     study: Study
@@ -52,9 +52,9 @@ def choose(
     overrides: Sequence[str] = (),
     only_show: bool = False,
 ) -> Selection:
-    """Check everything before anything runs. Without ``tasks``: the paper's, as far as their data is at hand.
+    """Check everything before anything runs. Without ``tasks``: the paper's workloads with available data.
 
-    ``only_show``: without runs and without data; what the paper has in a recipe, and other workloads with runs of it.
+    ``only_show``: needs no data and makes no runs; shows the paper's workloads, and others that have runs of a recipe.
     """
     known = [*BY_NAME, EVERYTHING]
     require(name in known, f"{name}: {suggest(name, known, 'must be one of')}")
@@ -75,8 +75,8 @@ def choose(
 def _workloads(
     recipe: Recipe, study: Study, named: Sequence[Workload] | None, remarks: dict[str, None]
 ) -> Sequence[Workload]:
-    """Those that a recipe is carried out on; what is left out is added to the remarks."""
-    if recipe.tasks == (EMBEDDED.name,):  # nothing of it depends on the data
+    """The workloads for a recipe; omitted ones are added to the remarks."""
+    if recipe.tasks == (EMBEDDED.name,):  # the recipe does not depend on the data
         return [EMBEDDED]
     if named is not None:
         return named
@@ -102,7 +102,7 @@ def has_runs(recipe: Recipe, one: Workload, study: Study) -> bool:
 
 
 def missing(one: Workload, study: Study) -> str:
-    """Why a workload cannot be carried out; empty if it can."""
+    """Why a workload cannot be run; empty if it can."""
     if one is EMBEDDED:
         return ""
     try:

@@ -1,4 +1,4 @@
-"""How much of a strategy's speed is the step that it really takes."""
+"""How much of a strategy's speed comes from its real step."""
 
 import math
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ ON_THE_WAY = (0.2, 0.1, 0.05)
 
 
 def steps_and_speeds(comparison: Comparison, runs: Sequence[Run]) -> Grid:
-    """Each strategy's step and the speed to expect, and the measured speed on the way to a few accuracies."""
+    """Each strategy's step, the expected speed, and the measured speed to a few accuracies."""
     experiment = comparison.experiment
     clients = experiment.data.clients or runs[0].manifest["num_clients"]
     settings = {c.title: strategy_settings(experiment.strategy, c.spec) for c in comparison.contenders}
@@ -54,12 +54,12 @@ def steps_and_speeds(comparison: Comparison, runs: Sequence[Run]) -> Grid:
 
 @cache
 def _step_of(settings: tuple[tuple[str, Any], ...], weather: Weather, clients: int) -> ServerStep:
-    """Workloads that differ in nothing but what is learnt share their steps."""
+    """Workloads that differ only in the learning task share their steps."""
     return server_step(make_strategy(dict(settings), "strategy"), weather, clients=clients)
 
 
 def _chooses(settings: dict[str, Any]) -> bool:
-    """Whether a strategy's step depends on what comes in."""
+    """Whether a strategy's step depends on the updates."""
     strategy = make_strategy(settings, "strategy")
     return isinstance(strategy, FedFaAgree) and strategy.server_lr is None
 

@@ -1,4 +1,4 @@
-"""What was asked for, and the experiments that follow from it."""
+"""The request, and the experiments that follow from it."""
 
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -18,7 +18,7 @@ from fedfa_reproduction.records import Records
 from fedfa_reproduction.workloads import EMBEDDED, Scale, Split, Workload
 
 ADJUSTABLE = {"stop.seconds", "stop.diverged_updates", "local.epochs", "local.lr"}
-"""Settings of a recipe that a user may change all the same."""
+"""Settings of a recipe that a user may still change."""
 
 
 def no_progress(total: int) -> AbstractContextManager[Callable[[str], None]]:
@@ -27,22 +27,22 @@ def no_progress(total: int) -> AbstractContextManager[Callable[[str], None]]:
 
 @dataclass(frozen=True)
 class Study:
-    """The scale, the workloads and the seeds, with the runs that are there."""
+    """The scale, the workloads and the seeds, with the existing runs."""
 
     scale: Scale
     workloads: tuple[Workload, ...]
     seeds: tuple[int, ...]
-    """Of which there should be runs."""
+    """The seeds that should have runs."""
     folder: Path
     overrides: tuple[str, ...] = ()
     only_show: bool = False
-    """Nothing is run, and nothing but the records need be there."""
+    """Nothing is run, and only the records are needed."""
     shared: Answers | None = field(default=None, compare=False, repr=False)
-    """The answers of a study that differs in its workloads alone."""
+    """The cached results of a study that differs only in its workloads."""
     planned: WeakKeyDictionary[Comparison, list[Pair]] = field(
         init=False, compare=False, repr=False, default_factory=WeakKeyDictionary
     )
-    """The runs of comparisons, worked out once."""
+    """The runs of comparisons, computed once."""
 
     @cached_property
     def answers(self) -> Answers:
@@ -54,16 +54,16 @@ class Study:
 
     @property
     def data(self) -> str:
-        """The folder with data sets and weights; empty where none was named."""
+        """The folder with data sets and weights; empty if none was named."""
         return self.given("data.folder") or os.environ.get("FEDFA_DATA", "")
 
     def given(self, key: str) -> str:
-        """What the user has set this key to; empty where nothing."""
+        """The user's value for this key; empty if there is none."""
         found = [value for path, value in map(parse_override, self.overrides) if ".".join(path) == key]
         return str(found[-1]) if found else ""
 
     def weights(self, workload: Workload) -> str:
-        """The pretrained weights to take: the first of the workload's that are there, else the one it would like."""
+        """The pretrained weights to use: the first of the workload's that exist, else its first choice."""
         names = workload.smoke_weights if self.scale == "smoke" else workload.weights
         there = [name for name in names if self.data and (Path(self.data).expanduser() / name).is_dir()]
         return (there or [*names, ""])[0]
@@ -76,11 +76,11 @@ class Study:
         return [(workload, split) for workload in self.workloads for split in workload.splits]
 
     def mild_splits(self) -> list[tuple[Workload, Split]]:
-        """The mildest split of each workload: for what the paper shows on one split without saying which."""
+        """The mildest split of each workload, for results that the paper shows on one unnamed split."""
         return [(workload, workload.splits[-1]) for workload in self.workloads]
 
     def all_seeds(self) -> tuple[int, ...]:
-        """Also those of which there are runs all the same, where runs are only shown."""
+        """The seeds; if runs are only shown, also other seeds with runs."""
         there = {record.seed for record in self.records.by_name.values()} if self.only_show else set()
         return (*self.seeds, *sorted(there - set(self.seeds)))
 

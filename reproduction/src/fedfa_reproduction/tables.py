@@ -28,7 +28,7 @@ from fedfa_reproduction.published import paper
 from fedfa_reproduction.study import Study
 
 NEARLY = 0.02
-"""So much below the target the mean of three evaluations is looked at: runs may end at the first that reaches it."""
+"""How far below the target the mean of three evaluations is measured: runs may end when they first reach it."""
 THE_PAPERS_SPLIT = "cifar10-iid"
 """Tables 4 and 5 show CIFAR-10 without saying which split."""
 

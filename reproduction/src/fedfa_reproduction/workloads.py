@@ -1,9 +1,9 @@
-"""The paper's three workloads and some of our own, each at the paper's own scale and at one that a laptop can do.
+"""The paper's three workloads and some of our own, each at the paper's scale and at a scale for laptops.
 
 Settings are those of an experiment file, by dotted key. Where the paper is silent: K = 5 with 10 clients in flight and
 K = 2 with 5 (its seconds per round fit these), BatchNorm, Dirichlet alpha = 5 for what it calls IID, alpha = 0.5 for
-SST-2, and AdamW for both BERTs. Budgets are a little more than its slowest strategy took; a target not reached within
-its budget is a failure. What stands in for weights or data that are not at hand is said with the numbers.
+SST-2, and AdamW for both BERTs. Budgets are a little more than the paper's slowest strategy took; a target not reached
+within its budget is a failure. Substitutes for missing weights or data are named with the numbers.
 """
 
 from collections.abc import Mapping
@@ -30,7 +30,7 @@ class Split:
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """Data, model and local training as the paper has them, and what to change for a quick try."""
+    """Data, model and local training as in the paper, and the changes for a quick try."""
 
     name: str
     title: str
@@ -38,9 +38,9 @@ class Workload:
     smoke: Mapping[str, Any]
     splits: tuple[Split, ...]
     dataset: str = ""
-    """The data set, where the workload is not called like it."""
+    """The data set, if its name is not the workload's."""
     weights: tuple[str, ...] = ()
-    """Folders with pretrained weights, inside the data folder: the first that is there is taken."""
+    """Folders with pretrained weights, inside the data folder: the first existing one is used."""
     smoke_weights: tuple[str, ...] = ()
     search: Mapping[str, Any] = field(default_factory=dict)
     """Settings of the short runs that look for good settings, at full scale."""
@@ -128,7 +128,7 @@ CIFAR10_NARROW = replace(
     ),
     same_time={"stop.seconds": 500.0},
 )
-"""The paper's own, but for a quarter of the channels: what a CPU can do in an hour."""
+"""The paper's own with a quarter of the channels: a CPU can run it in an hour."""
 
 CIFAR10_CNN = Workload(
     name="cifar10-cnn",
@@ -179,7 +179,7 @@ SENT140 = Workload(
         "strategy.concurrency": 10,
         "strategy.window": 5,
         "stop.seconds": 1500.0,
-        "stop.diverged_below": 0.6,  # always the same answer is right for 57 % of the tweets at hand
+        "stop.diverged_below": 0.6,  # a constant answer is right for 57 % of the available tweets
         "stop.diverged_updates": 200,
         "engine.evaluate_every": 10,
         "engine.device": "auto",
@@ -278,7 +278,7 @@ EMBEDDED = DIGITS
 
 
 def workload_of(config: Mapping[str, Any]) -> str:
-    """The workload that a run's experiment belongs to; where it belongs to none, its data set."""
+    """The workload of a run's experiment; if there is none, its data set."""
     own = (one.name for one in ALL for split in one.splits if split.name == config["name"])
     return next(own, config["data"]["dataset"])
 

@@ -1,7 +1,7 @@
 """The constants of the paper's bound, measured on a finished run.
 
-Models are not recorded. But a run is deterministic: run once more from its config.toml it publishes the same models,
-some of which are kept this time. At these, a gradient of every client gives the constants (``gradients.py``) of
+Models are not recorded. But a run is deterministic: run again from its config.toml, it publishes the same models. Some
+of them are kept this time. Gradients of the clients at these models give the constants (``gradients.py``) for
 ``theory.py``.
 """
 
@@ -37,14 +37,14 @@ from fedfa.strategies.vectors import Vector
 
 MODELS = 12
 FRESH_TOLERANCE = 1e-3
-"""How far, relative, a client's loss on the initial model may lie from the recorded one."""
+"""Largest relative difference between a client's loss on the initial model and the recorded one."""
 TOLERANCE = 0.02
-"""How far the replayed accuracies may lie from the recorded ones in the mean, relative: another machine rounds."""
+"""Largest mean relative difference between replayed and recorded accuracies: other machines round differently."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Estimate:
-    """A run's constants, and what it did."""
+    """A run's constants, and its measured values."""
 
     label: str
     seed: int
@@ -57,7 +57,7 @@ class Estimate:
     sliding: bool
     """K is a sliding window, not a buffer."""
     weight: float
-    """What one difference counts in the model, all told; in a mean of models likewise, its bases left aside."""
+    """The total weight of one difference in the model; for a mean of models too, without the bases."""
     from_bases: bool
     """The step starts from the mean of the clients' bases: with eta_g = 1 the new model is a mean of models."""
     staleness: int
@@ -65,22 +65,22 @@ class Estimate:
     versions: tuple[int, ...]
     """Of the models that were measured."""
     assumed: tuple[str, ...]
-    """Where the run does more than the theorem knows of."""
+    """Features of the run that the theorem does not cover."""
     apart: float
     """Mean distance between the replayed accuracies and the recorded ones."""
 
     @property
     def mean_norm(self) -> float:
-        """Of |grad f|^2 over the models: what the theorem bounds."""
+        """Mean of |grad f|^2 over the models, which the theorem bounds."""
         return float(np.mean(self.constants.norms))
 
     @property
     def settled(self) -> bool:
-        """Gradients stayed finite and the loss did not end above its start; else the bound has no meaning."""
+        """Gradients stayed finite and the loss did not end above its start; otherwise the bound has no meaning."""
         return self.constants.finite and self.constants.losses[-1] <= self.constants.losses[0]
 
     def summary(self) -> dict[str, Any]:
-        """All numbers, JSON-ready: what is not finite is None."""
+        """All numbers, JSON-ready; None for numbers that are not finite."""
         s, bound = self.setting, theory.theorem1(self.setting)
         numbers = {
             "label": self.label,
@@ -119,7 +119,7 @@ def estimate(
     progress: Callable[[Simulation], None] | None = None,
     measured: Callable[[str], None] = lambda text: None,
 ) -> Estimate:
-    """Replay a recorded run, all of it or so many ``updates``, and measure the bound's constants at ``models`` of it.
+    """Replay a recorded run, all of it or this many ``updates``, and measure the bound's constants at ``models`` of it.
 
     ``progress`` follows the replay, ``measured`` is called after each model.
     """
@@ -127,7 +127,7 @@ def estimate(
     check(updates is None or updates >= 1, "updates", updates, "must be at least 1")
     experiment = experiment_of(run, overrides)
     strategy = experiment.make_strategy()
-    step_of(strategy)  # what is refused is told before the replay
+    step_of(strategy)  # refuse before the replay
     task = experiment.make_task()
     assumed = assumptions(strategy, task.local)
     again, kept, apart = replayed(run, experiment, task, models, updates, progress)
@@ -174,13 +174,13 @@ def estimate(
     )
 
 
-# What the theorem speaks about ---------------------------------------------------------------------------------------
+# What the theorem covers ---------------------------------------------------------------------------------------------
 
 
 def step_of(strategy: Strategy, taken: Iterable[float] = ()) -> tuple[float, float, int]:
-    """eta_g, the total weight of a difference, and K, of a strategy that the theorem speaks about.
+    """eta_g, the total weight of a difference, and K, of a strategy that the theorem covers.
 
-    Of a strategy that chooses its steps as it goes, the longest of those ``taken``.
+    For a strategy that chooses its steps during the run, eta_g is the longest of the steps ``taken``.
     """
     if isinstance(strategy, FedFaParam):
         return 1.0, 1.0, strategy.window
@@ -199,7 +199,7 @@ def step_of(strategy: Strategy, taken: Iterable[float] = ()) -> tuple[float, flo
 
 
 def assumptions(strategy: Strategy, local: LocalTraining) -> tuple[str, ...]:
-    """In one line each, what of the run the theorem does not know; refused where its step eta_l means nothing."""
+    """A line for each feature of the run that the theorem does not cover; raises if eta_l has no meaning."""
     check(
         local.optimizer == "sgd",
         "local.optimizer",
@@ -225,7 +225,7 @@ def assumptions(strategy: Strategy, local: LocalTraining) -> tuple[str, ...]:
 
 
 class Watched:
-    """A task whose evaluator also keeps some of the models that it judges, by the number of the judgement."""
+    """A task whose evaluator also keeps some of the models that it evaluates, by the number of the evaluation."""
 
     def __init__(self, task: Task, wanted: Iterable[int]) -> None:
         self.kept: list[np.ndarray] = []
@@ -245,7 +245,7 @@ class Watched:
 
 
 def spaced(count: int, most: int) -> list[int]:
-    """At most so many of the numbers below ``count``, evenly spaced, the first and the last among them."""
+    """At most this many of the numbers below ``count``, evenly spaced, including the first and the last."""
     return sorted({round(share * (count - 1)) for share in np.linspace(0.0, 1.0, min(most, count))})
 
 
@@ -263,7 +263,7 @@ def replayed(
     run: Run, experiment: Experiment, task: Task, models: int, updates: int | None,
     progress: Callable[[Simulation], None] | None,
 ) -> tuple[Run, dict[int, np.ndarray], float]:  # fmt: skip
-    """The run once more, some of its models by version, and how far its accuracies lie from the recorded ones."""
+    """Run it again: the run, some of its models by version, and how far its accuracies are from the recorded ones."""
     most = min(len(run.accepted), updates or len(run.accepted))
     judged = run.evaluations.filter(run.evaluations["updates"] <= most)
     versions = judged["version"].unique().sort().to_list()
@@ -291,10 +291,10 @@ def replayed(
 
 
 def _apart(run: Run, again: Run) -> float | None:
-    """Mean distance between accuracies; None where the second run is not the first.
+    """Mean distance between accuracies; None if the second run differs from the first.
 
-    Who arrives when does not depend on the machine. What a client makes of the initial model does by a rounding, what
-    becomes of the model later by more.
+    Arrivals do not depend on the machine. A client's result from the initial model depends on it by a rounding; later
+    models depend on it more.
     """
     first, second = run.updates.head(len(again.updates)), again.updates
     columns = ("client", "dispatch", "base_version", "version")

@@ -24,18 +24,18 @@ from fedfa.errors import EngineError, in_a_line, require
 from fedfa.learning.task import EVALUATION_BATCH, Task
 
 MOST_CLIENTS = 50
-"""Clients that are asked for gradients; of more, so many drawn at random."""
+"""Most clients that give gradients; if there are more, this many are drawn at random."""
 MOST_BATCHES = 8
 """Mini-batches per client and model."""
 PROBES = 3
 """Short steps around each model: along the gradient first, then each time along the change of the gradient."""
 PROBE_LENGTH = 1e-3
-"""Of such a step, in lengths of the model."""
+"""The length of such a step, in lengths of the model."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Constants:
-    """What the gradients at some models of a run say; models whose gradients are not finite count nowhere."""
+    """Measurements from gradients at some models of a run; models with gradients that are not finite are left out."""
 
     losses: tuple[float, ...]
     """f at each model"""
@@ -50,10 +50,10 @@ class Constants:
     global_variance: float
     """sigma_g^2"""
     least: float
-    """What f* was taken to be: 0 for cross-entropy, which is never below; else the smallest f of the models."""
+    """The value used for f*: 0 for cross-entropy, its lower bound; else the smallest f of the models."""
     least_is_known: bool
     clients: int
-    """How many clients were asked."""
+    """The number of clients that gave gradients."""
 
     @property
     def gap(self) -> float:
@@ -66,7 +66,7 @@ class Constants:
 
 
 class ClientGradients:
-    """Losses and gradients of single clients, in train mode as clients take them; no model's buffers change."""
+    """Losses and gradients of single clients, in train mode as in training; no model's buffers change."""
 
     def __init__(self, task: Task, seed: int, clients: Sequence[int]) -> None:
         self._task, self._seed, self.clients = task, seed, clients
@@ -80,7 +80,7 @@ class ClientGradients:
         bound.gradient.zero_()
         total, value = sum(map(len, chunks)), 0.0
         with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(0)  # the same draws (of dropout) everywhere: differences then come from the model
+            torch.manual_seed(0)  # the same draws (of dropout) everywhere: differences then come only from the model
             for chunk in chunks:
                 loss = task.loss(bound.module(task.inputs[chunk]), task.targets[chunk]) * (len(chunk) / total)
                 loss.backward()
@@ -164,7 +164,7 @@ def _measure(task: Task, models: Iterable[np.ndarray], seed: int, measured: Call
 
 
 def _curvature(gradients: ClientGradients, model: np.ndarray, slope: np.ndarray) -> float:
-    """The largest change of grad f per length, in a few short steps that turn towards where it changes most."""
+    """The largest change of grad f per length, in a few short steps towards the direction of the largest change."""
     split, largest, direction = gradients.num_trainable, 0.0, slope
     length = PROBE_LENGTH * max(1.0, math.sqrt(_square(model[:split])))
     for _ in range(PROBES):
@@ -180,7 +180,7 @@ def _curvature(gradients: ClientGradients, model: np.ndarray, slope: np.ndarray)
 
 
 def _quotient(here: np.ndarray, slope: np.ndarray, there: np.ndarray, other: np.ndarray) -> float:
-    """|grad f(w) - grad f(v)| / |w - v|; 0 where that says nothing."""
+    """|grad f(w) - grad f(v)| / |w - v|; 0 if that has no meaning."""
     rise, run = _square(other - slope), _square(there.astype(np.float64) - here)
     return math.sqrt(rise / run) if run > 0 and math.isfinite(rise / run) else 0.0
 

@@ -1,9 +1,9 @@
-"""The step that a strategy really takes, whatever its formula looks like.
+"""The real step of a strategy, measured independently of its formula.
 
-If every client moves the model that it was handed by one, wherever it starts, the global model drifts steadily. While
-as many updates come in as clients are in flight, FedAvg moves it by one. A rule that moves it by two takes twice
-FedAvg's step, with half as much averaging; one that moves it by a half is slow. Times the updates that come in per
-second, this is how fast it learns as long as clients agree on the way.
+Suppose that every client moves its model by one, wherever it starts. Then the global model moves steadily. During M_c
+arrivals, where M_c is the number of clients in flight, FedAvg moves it by one. A rule that moves it by two takes twice
+FedAvg's step, with half as much averaging; one that moves it by a half is slow. This step times the updates per second
+is the learning speed as long as clients agree.
 """
 
 from collections.abc import Mapping
@@ -26,7 +26,7 @@ from fedfa.strategies.base import Strategy
 @dataclass(frozen=True, slots=True)
 class ServerStep:
     step: float
-    """How far the model moves while as many updates come in as clients are in flight; in FedAvg by 1."""
+    """How far the model moves during as many arrivals as clients are in flight; 1 for FedAvg."""
     updates_per_second: float
 
     @property

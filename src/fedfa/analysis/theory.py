@@ -55,10 +55,10 @@ class Setting:
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """The three terms of Theorem 1."""
+    """The three terms of Theorem 1's bound."""
 
     start: float
-    """What is left of the way from the initial model."""
+    """The remaining effect of the initial model."""
     drift: float
     """Local steps and staleness pulling clients apart."""
     noise: float
@@ -89,19 +89,19 @@ def step_condition(s: Setting) -> float:
 
 
 def generation_step(s: Setting, concurrency: int, weight: float | None = None) -> float:
-    """M_c weight eta_l Q L: how far one generation of clients, unaware of each other, moves the model.
+    """M_c weight eta_l Q L: how far one generation of clients, without each other's work, moves the model.
 
-    ``weight`` is what one difference counts in all: eta_g in a sliding window (the default), eta_g / K in FedBuff.
-    Not in the paper. It is what FedAvg keeps at eta_l Q L, and what decides in practice: see docs/theory.md.
+    ``weight`` is the total weight of one difference: eta_g in a sliding window (the default), eta_g / K in FedBuff.
+    Not in the paper. For FedAvg it is eta_l Q L. In practice it decides whether a run is stable: see docs/theory.md.
     """
     return concurrency * step_condition(s) * (1.0 if weight is None else weight / s.server_lr)
 
 
 def reach(s: Setting) -> float:
-    """The share of the way to its own minimum that a client goes, on a quadratic, where that is steepest.
+    """The share of the way to its own minimum that a client goes on a quadratic, in the steepest direction.
 
-    1 - (1 - eta_l L)^Q: eta_l Q L while steps are small, never above 1 while eta_l L is at most 1. Beyond, clients
-    overshoot, by (eta_l L - 1)^Q; beyond 2 their own training diverges. Not in the paper.
+    1 - (1 - eta_l L)^Q: about eta_l Q L for small steps, and never above 1 while eta_l L is at most 1. Above that,
+    clients overshoot, by (eta_l L - 1)^Q; for eta_l L above 2 their own training diverges. Not in the paper.
     """
     step = s.local_lr * s.smoothness
     return 1.0 - (1.0 - step) ** s.local_steps if step <= 1 else 1.0 + (step - 1.0) ** s.local_steps
@@ -110,8 +110,8 @@ def reach(s: Setting) -> float:
 def generation_reach(s: Setting, concurrency: int, weight: float) -> float:
     """M_c weight (1 - (1 - eta_l L)^Q): ``generation_step``, clients not going beyond their own minimum.
 
-    A round of FedAvg has at most 1. On a quadratic, differences that all count M_c versions late die out while this is
-    below about pi / 2 (the classic limit of descent along delayed gradients), and grow above.
+    A round of FedAvg has at most 1. Suppose that all differences count M_c versions late. On a quadratic, errors then
+    decay while this is below about pi / 2 (the classic limit for descent along delayed gradients), and grow above it.
     """
     return concurrency * weight * reach(s)
 
@@ -122,7 +122,7 @@ def largest_weight(s: Setting, concurrency: int) -> float:
 
 
 def largest_local_lr(s: Setting, concurrency: int, weight: float) -> float:
-    """The local step eta_l at which ``generation_reach`` is 1; 1/L where it does not get there."""
+    """The local step eta_l at which ``generation_reach`` is 1; 1/L if it never is."""
     share = min(1.0, 1.0 / (concurrency * weight))
     return (1.0 - (1.0 - share) ** (1.0 / s.local_steps)) / s.smoothness
 

@@ -1,8 +1,8 @@
 """The server's work per arrival for large models: flat in K, and near the machine's memory speed.
 
-An arrival of d floats is screened, taken into the window or buffer, and a new model is published where the rule says
-so. The bytes that this must read and write (``BYTES``) over the time it takes are its GB/s; against them stands what
-the machine reaches in plain copies. Everything takes turns: each K, each strategy, and the copy.
+An arrival of d floats is screened and added to the window or buffer, and the rule may publish a new model. The bytes
+that this must read and write (``BYTES``) over its time are its GB/s. The baseline is a plain copy on this machine. All
+measurements take turns: each K, each strategy, and the copy.
 """
 
 import math
@@ -42,7 +42,7 @@ def strategy_of(name: str, k: int) -> Strategy:
 
 
 def arrivals(strategy: Strategy, results: Sequence[np.ndarray], base: np.ndarray, number: int) -> Callable[[], None]:
-    """Work that lets so many results arrive, one after the other; the window is full before."""
+    """Work that delivers this many results, one after the other; the window is full before."""
     strategy.begin(base)
     dispatches = count(1)
 
@@ -71,7 +71,7 @@ def copying() -> Callable[[], float]:
 
 
 def rows_of(length: int, cases: Sequence[tuple[str, int]], repeats: int, tell: Tell) -> list[Row]:
-    """One length; cases are (strategy, K). Empty where not even a few such vectors fit into half of the memory."""
+    """One length; cases are (strategy, K). Empty if even a few such vectors do not fit into half of the memory."""
     most = max(k for _, k in cases) + 1
     room = free_memory() // 2 - 12 * length * len(cases) - 16 * COPY
     distinct = min(most, room // (4 * length))
@@ -80,7 +80,7 @@ def rows_of(length: int, cases: Sequence[tuple[str, int]], repeats: int, tell: T
     rng = np.random.default_rng(0)
     results = [rng.random(length, np.float32) for _ in range(distinct)]
     base = np.zeros(length, np.float32)
-    number = math.ceil(3e7 / length)  # so many that the window's renewals are spread evenly
+    number = math.ceil(3e7 / length)  # enough to spread the window's renewals evenly
     ways: dict[str, Callable[[], float]] = {"copy": copying()}
     for name, k in cases:
         touched = BYTES[name](k) * length * number
@@ -93,7 +93,7 @@ def rows_of(length: int, cases: Sequence[tuple[str, int]], repeats: int, tell: T
         milliseconds = 1e3 * BYTES[name](k) * length / speed
         beside = f"{milliseconds:,.3g} ms per arrival"
         if distinct <= k:
-            beside += f", of {distinct} vectors again and again: {k} do not fit"
+            beside += f", with {distinct} vectors in rotation: {k} do not fit"
         details = {
             "strategy": name, "d": length, "K": k, "milliseconds": milliseconds,
             "bytes_per_coordinate": BYTES[name](k), "distinct_vectors": distinct,

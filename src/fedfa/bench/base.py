@@ -9,19 +9,19 @@ from pathlib import Path
 from typing import Any
 
 Tell = Callable[[str], None]
-"""Takes a few words about what is being measured now."""
+"""Called with a few words about the current measurement."""
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What ``fedfa bench`` was asked for."""
+    """The options of ``fedfa bench``."""
 
     quick: bool = False
-    """Small sizes and few repeats: whether it works, not how fast it is."""
+    """Small sizes and few repeats, to test that it works."""
     repeats: int | None = None
-    """How often each side takes its turn; by default each measurement knows."""
+    """Turns of each side; each measurement has its own default."""
     out: Path = Path("runs/bench")
-    """Where figures go."""
+    """Folder for figures."""
     workloads: tuple[str, ...] = ()
     precision: str = "bf16"
     updates: int = 100
@@ -42,7 +42,7 @@ class Row:
     baseline: float
     against: str
     beside: str = ""
-    """What else to show with it."""
+    """Details to show with it."""
     details: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -54,9 +54,9 @@ class Row:
 
 
 def take_turns(ways: Mapping[str, Callable[[], float]], repeats: int, tell: Tell) -> dict[str, list[float]]:
-    """What each way returns (its rate), one after the other, again and again; the first turn is a warm-up.
+    """The rates of all ways, measured in turn, repeatedly; the first turn is a warm-up.
 
-    A noisy machine slows neighbours in time alike, so ratios of what took turns mean something.
+    A noisy machine slows neighbouring measurements equally, so ratios of measurements in turn are reliable.
     """
     rates: dict[str, list[float]] = {name: [] for name in ways}
     for repeat in range(repeats + 1):
@@ -80,7 +80,7 @@ def rate(count: float, work: Callable[[], object]) -> float:
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Torch with one thread: what a single simulation uses."""
+    """Torch with one thread, as in a single simulation."""
     import torch
 
     before = torch.get_num_threads()
@@ -103,7 +103,7 @@ def peak_memory() -> int:
 
 
 def free_memory() -> int:
-    """Bytes that can be taken without swapping; on systems that do not tell, 4 GiB."""
+    """Bytes available without swapping; 4 GiB on systems that do not report it."""
     try:
         lines = Path("/proc/meminfo").read_text().splitlines()
         return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable"))

@@ -1,7 +1,7 @@
-"""What saving the server costs: a strategy's state in one file, against writing as many bytes plainly.
+"""The cost of saving the server: a strategy's state in one file, against writing as many bytes plainly.
 
-FedFa-Param with d = 11,000,000 and K = 10: 12 + 4 K bytes per parameter. Both are on disk, not only in its cache, when
-the clock stops.
+FedFa-Param with d = 11,000,000 and K = 10: 12 + 4 K bytes per parameter. The clock stops when the data is on disk, not
+only in the cache.
 """
 
 import os

@@ -78,7 +78,7 @@ def ours(size: Size) -> float:
 
 
 def bare(size: Size) -> float:
-    """A heap and a window, and nothing else: no screen, no weather, no choice of clients, no records."""
+    """Only a heap and a window: no screen, no weather, no choice of clients, no records."""
     rng = np.random.default_rng(0)
     results = [rng.normal(size=size.length).astype(np.float32) for _ in range(RESULTS)]
     delays = 3 + rng.exponential(5, 1 << 16)
@@ -104,14 +104,14 @@ def bare(size: Size) -> float:
 
 
 def turn(size: Size) -> tuple[float, float, int]:
-    """Updates per second of both, and the bytes that ours took."""
+    """Updates per second of both, and the bytes that ours used."""
     before = peak_memory()
     fast, after = ours(size), peak_memory()
     return fast, bare(size), after - before
 
 
 def rows_of(sizes: Sequence[Size], repeats: int, tell: Tell) -> list[Row]:
-    """All sizes in turn, again and again. Each turn has a process of its own: what others left does not count."""
+    """All sizes in turn, repeatedly. Each turn has its own process, so that memory of other turns does not count."""
     turns: dict[Size, list[tuple[float, float, int]]] = {size: [] for size in sizes}
     alone = ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn"), max_tasks_per_child=1)
     with alone:

@@ -1,4 +1,4 @@
-"""Inline against batched for models of growing size: where batching pays, and where it does not.
+"""Inline against batched for models of growing size: where batching is faster, and where it is not.
 
 Simulates FedFa-Param (10 in flight) and FedAvg (20 and 50 in flight) with each executor in turn, on random data,
 one torch thread. Start-up and tracing are outside of the clock.

@@ -23,7 +23,7 @@ from fedfa.learning.models.resnet import ResNet18
 from fedfa.settings import suggest
 
 SQUARE = 8192
-"""Rows and columns of the product that stands for what the GPU can do at best."""
+"""Rows and columns of the matrix product that measures the GPU's best rate."""
 
 
 def images() -> fedfa.Task:

@@ -1,9 +1,9 @@
-"""The common job, against the loop everyone writes by hand.
+"""The common job, against the usual hand-written loop.
 
 Digits, 80/20 split, 50 clients, Dirichlet alpha 0.5, MLP 64-64-10, SGD lr 0.1, batch 32, 5 local epochs, 10 in
 flight, FedBuff K = 5, fixed long-tailed durations, evaluation every 10 updates, 500 updates, one torch thread.
-Ours writes its records, too. Start-up (imports, data, tracing) is outside of the clock; what tracing costs a first
-run is in the details.
+Ours also writes its records. Start-up (imports, data, tracing) is outside of the clock; the details show the cost of
+tracing in a first run.
 """
 
 import copy
@@ -28,7 +28,7 @@ UPDATES, IN_FLIGHT, BUFFER, EPOCHS, BATCH, LR, EVERY = 500, 10, 5, 5, 32, 0.1, 1
 
 
 def by_hand(clients: list[tuple[torch.Tensor, torch.Tensor]], test: tuple[torch.Tensor, torch.Tensor]) -> float:
-    """An asynchronous FedBuff simulation as one writes it in an afternoon; returns the final accuracy."""
+    """A simple asynchronous FedBuff simulation, written by hand; returns the final accuracy."""
     rng = np.random.default_rng(0)
     durations = 3 + rng.exponential(5, len(clients))
     model = nn.Sequential(nn.Flatten(), nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 10))

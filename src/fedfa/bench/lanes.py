@@ -1,7 +1,7 @@
 """Lanes alone, without a simulation around them: clients side by side against one, and where a step's time goes.
 
-ResNet-18 at batch 32 as in ``gpu``. With one lane a step's kernels run one after the other; the profile says how long
-each kind takes then. What many lanes gain beyond one is what small kernels leave idle.
+ResNet-18 at batch 32 as in ``gpu``. With one lane a step's kernels run one after the other; the profile shows how long
+each kind takes then. Many lanes use the capacity that small kernels leave idle.
 """
 
 import time
@@ -24,7 +24,7 @@ CONVOLUTION = ("conv", "fprop", "dgrad", "wgrad", "cudnn")
 
 
 def together(task: fedfa.Task, lanes: Lanes, count: int, epochs: int = 1) -> float:
-    """Examples per second of so many clients, all begun at once."""
+    """Examples per second of this many clients, all started at once."""
     orders = [WorkOrder(client, 0, client, 0, lanes.initial, epochs, 0.0, 0.0) for client in range(count)]
     with lanes.device.prepared():
         begun = time.perf_counter()

@@ -1,7 +1,7 @@
-"""``fedfa bench``: what this machine does, ours against a baseline in the same run.
+"""``fedfa bench``: speed on this machine, ours against a baseline in the same run.
 
-One file per measurement; each has ``measure(options, tell)``, which returns rows and tells what it is doing. To add
-one: a file here, and a row in ``BENCHMARKS``. Nothing here imports torch before a measurement runs.
+One file per measurement; each has ``measure(options, tell)``, which returns rows and reports its progress. To add one:
+a file here, and a row in ``BENCHMARKS``. Nothing here imports torch before a measurement runs.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -23,7 +23,7 @@ class Benchmark:
     title: str
     on_gpu: bool = False
     by_default: bool = True
-    """Whether it is made where none is named."""
+    """Whether it runs if no measurement is named."""
 
 
 BENCHMARKS: dict[str, Benchmark] = {
@@ -39,7 +39,7 @@ BENCHMARKS: dict[str, Benchmark] = {
 
 
 def choose(names: Sequence[str]) -> tuple[list[str], list[str]]:
-    """The measurements asked for, each once, or all that this machine can make; and a line for each left out."""
+    """The requested measurements, each once, or all that this machine can make; and a line for each left out."""
     for name in names:
         require(name in BENCHMARKS, f"bench {name}: no such measurement; {suggest(name, BENCHMARKS, 'there are')}")
     wanted = [name for name, one in BENCHMARKS.items() if name in names or (not names and one.by_default)]

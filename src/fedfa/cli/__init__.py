@@ -13,7 +13,7 @@ from fedfa.cli import deploying, elsewhere, measuring, observing, running, start
 from fedfa.cli.console import INTERRUPTED, Interrupted
 from fedfa.errors import ConfigError, FedfaError
 
-typer.core.HAS_RICH = False  # or plain help texts would show what only rich takes away: \[required]
+typer.core.HAS_RICH = False  # otherwise plain help texts would show an escape that only rich removes: \[required]
 
 app = typer.Typer(
     name="fedfa",
@@ -25,9 +25,9 @@ app = typer.Typer(
 )
 app.command()(running.run)
 app.command(short_help="Run several strategies under the same conditions.")(running.compare)
-app.command(short_help="Write the report page and figures of runs anew.")(running.report)
-app.command(short_help="Show a run while it goes, on a page.")(observing.watch)
-app.command(short_help="Aggregate a deployment anew from its journal.")(observing.replay)
+app.command(short_help="Rewrite the report page and figures of runs.")(running.report)
+app.command(short_help="Show a run in progress on a page.")(observing.watch)
+app.command(short_help="Aggregate a deployment again from its journal.")(observing.replay)
 app.command(
     short_help="Make a table or figure of the FedFa paper.", context_settings=elsewhere.PASSED_ON, add_help_option=False
 )(elsewhere.paper)
@@ -74,7 +74,7 @@ def main() -> None:
         print("fedfa: interrupted", file=sys.stderr)
         sys.exit(INTERRUPTED)
     except OSError as error:
-        if error.filename is None:  # not about a file that somebody named
+        if error.filename is None:  # not about a named file
             raise
         print(f"fedfa: {error.filename}: {error.strerror}; choose another place, or make room there", file=sys.stderr)
         sys.exit(1)

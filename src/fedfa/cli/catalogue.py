@@ -11,7 +11,7 @@ from fedfa.strategies.catalogue import catalogue
 
 
 def catalogue_table() -> Table:
-    """The catalogue for a terminal; what all strategies share is said once, below."""
+    """The catalogue for a terminal; parameters of all strategies are listed once, below."""
     shared = {f.name for f in fields(Strategy) if f.init}
     entries = catalogue()
     common = [_line(p) for p in entries[0]["parameters"] if p["name"] in shared]

@@ -1,4 +1,4 @@
-"""What commands share: options of one meaning, interruptions, names of folders, tables on the screen."""
+"""What commands share: common options, interruptions, names of folders, tables on the screen."""
 
 import json
 import shlex
@@ -26,11 +26,11 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print one machine-readable
 
 
 INTERRUPTED = 130
-"""The exit status of a command that Ctrl-C has ended."""
+"""The exit status of a command that was ended by Ctrl-C."""
 
 
 class Interrupted(Exception):
-    """Ctrl-C, with what to type next."""
+    """Ctrl-C, with the command to continue."""
 
 
 class interruptible:
@@ -60,10 +60,10 @@ def resume_hint(
     for text in overrides:
         words += ["--set", text]
     look = shlex.join(["fedfa", "report", str(folder)])
-    return f"Interrupted; what was done is saved. See it so far: {look}. Continue with: {shlex.join(words)}"
+    return f"Interrupted; the work so far is saved. See it: {look}. Continue with: {shlex.join(words)}"
 
 
-# What was asked for ---------------------------------------------------------------------------------------------------
+# The request ----------------------------------------------------------------------------------------------------------
 
 
 def overridden(set_: list[str] | None, data: Path | None) -> list[str]:
@@ -91,7 +91,7 @@ def free_folder(wanted: Path, resume: bool) -> Path:
 
 
 def command_typed() -> str:
-    """What was typed, as records keep it: without this machine's own paths."""
+    """The command in the form for records: without this machine's own paths."""
     words: list[str] = []
     for word in ["fedfa", *sys.argv[1:]]:
         option, equals, value = word.rpartition("=")

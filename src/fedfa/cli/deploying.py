@@ -29,7 +29,7 @@ def deploy_try(
     set_: Set = None,
     as_json: AsJson = False,
 ) -> None:
-    """Run a Flower app on this machine: a SuperLink and SuperNodes as processes, which are stopped in the end.
+    """Run a Flower app on this machine: a SuperLink and SuperNodes as processes, which are stopped at the end.
 
     KEY=VALUE overrides a key of the app's run config.
     """
@@ -60,7 +60,7 @@ def deploy_try(
             if (records / UNFINISHED).is_file()
             else ""
         )
-        hint = f"Interrupted; all is stopped, what was done is saved.{look} Continue with: {shlex.join(words)}"
+        hint = f"Interrupted; all processes are stopped, the run is saved.{look} Continue with: {shlex.join(words)}"
         raise Interrupted(hint) from None
     done = read_run(records)
     target = done.manifest["target"]

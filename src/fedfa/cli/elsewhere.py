@@ -9,7 +9,7 @@ from fedfa.errors import ConfigError
 
 GROUP = "fedfa.commands"
 PASSED_ON = {"allow_extra_args": True, "ignore_unknown_options": True}
-"""The options of a command from elsewhere, ``--help`` included, are its own affair."""
+"""A command from another package parses its own options, ``--help`` included."""
 
 
 def paper(context: typer.Context) -> Any:
@@ -17,7 +17,7 @@ def paper(context: typer.Context) -> Any:
 
 
 def _call(name: str, words: list[str], package: str) -> Any:
-    """Run the command that an installed package has under this name; else tell which package brings it."""
+    """Run the command that an installed package has under this name; else name the package that brings it."""
     found = next(iter(entry_points(group=GROUP, name=name)), None)
     if found is None:
         raise ConfigError(f"{name}: not installed; it comes with {package}")

@@ -14,7 +14,7 @@ def bench(
     names: Annotated[list[str] | None, typer.Argument(metavar="[NAME]...", help="Measurements to make.")] = None,
     listed: Annotated[bool, typer.Option("--list", help="List the measurements.")] = False,
     quick: Annotated[bool, typer.Option("--quick", help="Small sizes, one turn each: does it work here?")] = False,
-    repeats: Annotated[int | None, typer.Option(help="Turns of each side; by default each measurement knows.")] = None,
+    repeats: Annotated[int | None, typer.Option(help="Turns of each side; defaults differ by measurement.")] = None,
     json_file: Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Write all numbers there.")] = None,
     out: Annotated[
         Path, typer.Option(help="growth: folder of its figure; by default runs/bench.", show_default=False)

@@ -1,4 +1,4 @@
-"""``fedfa watch``, ``replay``, ``theory``: look into runs under way and finished ones."""
+"""``fedfa watch``, ``replay``, ``theory``: inspect runs in progress and finished runs."""
 
 import json
 import os
@@ -18,11 +18,11 @@ def watch(
     host: Annotated[str, typer.Option(help="Which of this machine's own addresses to serve on.")] = "127.0.0.1",
     browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Open the page in a browser.")] = True,
 ) -> None:
-    """Show a run while it goes, on a page that this machine alone can open.
+    """Show a run in progress, on a page that only this machine can open.
 
-    RUN is the folder of a run under way or finished, or one that holds several, such as a comparison's; where there is
-    none yet, the page waits for it. The address holds a secret; nothing can be changed through it. Below the same
-    address, metrics answers Prometheus (set FEDFA_WATCH_TOKEN to keep the address). Ctrl-C ends it.
+    RUN is the folder of a run, in progress or finished, or a folder with several runs, such as a comparison's. If there
+    is none yet, the page waits for it. The address holds a secret; the page is read-only. Below the same address,
+    metrics answers Prometheus (set FEDFA_WATCH_TOKEN to keep the address). Ctrl-C ends it.
     """
     from fedfa.watch import Watch
 
@@ -45,15 +45,15 @@ def replay(
         bool, typer.Option("--verify", help="Compare every arrival and the model with the record.")
     ] = False,
     strategy: Annotated[
-        str | None, typer.Option(help="Where a strategy of your own is: file.py:Class; by default the one recorded.")
+        str | None, typer.Option(help="Your own strategy, file.py:Class; by default the recorded one.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Aggregate a deployment once more, from its journal alone.
+    """Aggregate a deployment again, from its journal alone.
 
-    RUN is the folder of a deployment with keep-updates = true. Every answer that was ever received is given to a fresh
-    strategy, in the order of arrival. With --verify, the outcome of each and the final model must be those of the
-    record, bit for bit; the first difference is told, and the exit code is 1.
+    RUN is the folder of a deployment with keep-updates = true. A fresh strategy gets every answer in the order of
+    arrival. With --verify, the outcome of each and the final model must be those of the record, bit for bit; if not,
+    the first difference is printed, and the exit code is 1.
     """
     from fedfa.deployment.replay import replay_journal, verify_replay
 
@@ -77,21 +77,21 @@ def replay(
 def theory(
     folder: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of one finished run.")],
     models: Annotated[int, typer.Option(help="At how many of the run's models to measure, evenly spaced.")] = 12,
-    updates: Annotated[int | None, typer.Option(help="Replay only so many updates; by default all.")] = None,
+    updates: Annotated[int | None, typer.Option(help="Replay only this many updates; by default all.")] = None,
     data: Data = None,
     as_json: AsJson = False,
 ) -> None:
     """Measure the constants of the paper's convergence bound on a finished run, and say what follows for its settings.
 
-    RUN is the folder of one finished run. It is computed once more from the config.toml there, which takes about as
-    long as it took, and must have the same events. At some of its models the clients' gradients are measured. They give
-    the bound of Theorem 1, its condition, and which weight, local step and window these constants allow. docs/theory.md
-    tells how to read them. Runs of fedfa-param, fedfa-delta, fedfa-prox, fedfa-nova, fedfa-agree and fedbuff whose
-    clients train with SGD.
+    RUN is the folder of one finished run. The command computes it again from its config.toml, which takes about as
+    long as the run took; the events must be the same. At some of its models it measures the clients' gradients. They
+    give the bound of Theorem 1, its condition, and the weight, local step and window that these constants allow.
+    docs/theory.md explains them. Works for fedfa-param, fedfa-delta, fedfa-prox, fedfa-nova, fedfa-agree and fedbuff
+    if clients train with SGD.
     """
     from fedfa.runs.store import find_run
 
-    run = find_run(folder)  # wrong folders are told before torch is loaded
+    run = find_run(folder)  # report wrong folders before torch is loaded
 
     from fedfa.analysis.estimates import estimate
     from fedfa.cli.progress import replay_progress
@@ -109,6 +109,6 @@ def theory(
 
 
 def has_screen() -> bool:
-    """Whether somebody sits here who would see a browser; one inside the terminal would only be in the way."""
+    """Whether a user can see a browser window here; a text browser in the terminal would only disturb."""
     graphical = sys.platform in ("darwin", "win32") or any(map(os.environ.get, ("DISPLAY", "WAYLAND_DISPLAY")))
     return graphical and sys.stdout.isatty()

@@ -1,4 +1,4 @@
-"""Progress bars for long work, on stderr; silent where nobody watches."""
+"""Progress bars for long work, on stderr; silent without a terminal."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -29,7 +29,7 @@ def run_progress() -> Iterator[Callable[["Simulation"], None]]:
 
 @contextmanager
 def replay_progress(models: int) -> Iterator[tuple[Callable[["Simulation"], None], Callable[[str], None]]]:
-    """Shows a run that is computed once more, and then at how many of its models gradients were measured."""
+    """Shows the replay of a run, and then at how many of its models gradients were measured."""
     with _bar(TextColumn("{task.description}")) as bar:
         follow = _follower(bar)
         task = bar.add_task("gradients", total=models, visible=False)

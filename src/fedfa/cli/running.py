@@ -126,7 +126,7 @@ def report(
     out: Annotated[Path | None, typer.Option(help="Where to write; by default the folder itself.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Write the report page and figures of runs anew; interrupted ones are shown as far as they went."""
+    """Rewrite the report page and figures of runs; interrupted runs are shown up to their last row."""
     from dataclasses import asdict
 
     from fedfa.report.page import write_report

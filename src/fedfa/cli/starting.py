@@ -1,4 +1,4 @@
-"""``fedfa strategies``, ``init``: what there is, and a file to begin with."""
+"""``fedfa strategies``, ``init``: the list of strategies, and a file to start from."""
 
 import json
 from pathlib import Path

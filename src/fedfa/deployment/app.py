@@ -1,4 +1,4 @@
-"""Flower apps: what their run config may say, and the folder that ``fedfa deploy init`` writes."""
+"""Flower apps: the check of their run config, and the folder that ``fedfa deploy init`` writes."""
 
 import re
 import tomllib
@@ -23,11 +23,11 @@ FOR_FOUR_SITES = {
     "target": 0.9,
     "evaluate_every": 2,
 }
-"""What a new app says instead of the defaults."""
+"""Settings of a new app that differ from the defaults."""
 
 
 def check_app(folder: Path, config: Mapping[str, Any]) -> None:
-    """Raise a ConfigError where an app's run config, with these values in it, is none: before any daemon starts."""
+    """Raise a ConfigError unless an app's run config with these values is valid; called before any daemon starts."""
 
     file = folder / "pyproject.toml"
     try:
@@ -44,13 +44,13 @@ def check_app(folder: Path, config: Mapping[str, Any]) -> None:
 
 
 def require_flower() -> None:
-    """Raise a ConfigError where Flower is not installed."""
+    """Raise a ConfigError if Flower is not installed."""
     there = find_spec("flwr") is not None
     require(there, "Flower is not installed; install it with: pip install 'fedfa[flower]'")
 
 
 def write_app(folder: Path, kind: str) -> None:
-    """Write an app that runs as it stands."""
+    """Write an app that runs without changes."""
     require(kind in KINDS, f"--task {kind}: must be one of {', '.join(KINDS)}")
     name = re.sub(r"[^a-z0-9-]+", "-", folder.absolute().name.lower()).strip("-") or "app"
     source = files("fedfa.deployment") / "templates"

@@ -1,10 +1,10 @@
-"""The wall-clock engine: the same strategy, with real clients somewhere else.
+"""The wall-clock engine: the same strategy, with real clients on other machines.
 
 The counterpart of :class:`fedfa.simulation.engine.Simulation`. It reaches the clients through a :class:`Transport`:
 requests go out, events come back through one queue and are handled one at a time, in the order of arrival.
 
 Everything that changes the run is an entry in the journal (see :mod:`fedfa.deployment.journal`): it is on disk first,
-and then applied. A run that was killed continues where it was. Work that was out then is handed out anew.
+and then applied. A run that was killed continues where it stopped, and its work in flight is handed out again.
 """
 
 import logging
@@ -34,11 +34,11 @@ logger = logging.getLogger("fedfa")
 
 STARTED_AGAIN = Outcome("lost", "the server was started again")
 LARGEST_SEGMENT = 1 << 30
-"""Bytes of journal after which a checkpoint is written, however recent the last one."""
+"""Bytes of journal after which a checkpoint is written, even if the last one is recent."""
 
 
 def check_strategy(strategy: Strategy) -> None:
-    """Raise a ConfigError where it cannot be carried out with real clients."""
+    """Raise a ConfigError if the strategy cannot run with real clients."""
     require(
         not strategy.may_recall,
         f"{strategy.name}: cannot call back clients that train elsewhere; use port-non-urgent, which waits for them",
@@ -73,7 +73,7 @@ class Deployment(DeploymentState):
     # The loop --------------------------------------------------------------------------------------------------------
 
     def run(self) -> Run:
-        """Train until the stop; where the settings say so, continue the unfinished run in the folder."""
+        """Train until the stop; with ``resume``, continue the unfinished run in the folder."""
         resume = self.settings.resume
         if resume and is_finished(self.run_folder):
             return self._finished_run()
@@ -102,7 +102,7 @@ class Deployment(DeploymentState):
         return self._clock_offset + time.monotonic()
 
     def _patience(self) -> float:
-        """How long nothing can happen but events; a second at most, so that whoever watches sees the clock move."""
+        """How long to wait for events only; a second at most, so that ``fedfa watch`` shows a moving clock."""
         return min(1.0, max(0.0, self._most_seconds - self._clock()))
 
     def _handle_next(self) -> None:
@@ -119,7 +119,7 @@ class Deployment(DeploymentState):
             return
         flight = next((f for f in self.in_flight.values() if f.dispatch == event.dispatch), None)
         if flight is None:
-            logger.warning("an answer to dispatch %d, which nobody waits for, is ignored", event.dispatch)
+            logger.warning("ignoring an answer to dispatch %d, which is no longer awaited", event.dispatch)
             return
         which: dict[str, Any] = {"client": flight.client, "dispatch": flight.dispatch}
         if isinstance(event, Failure):
@@ -135,14 +135,14 @@ class Deployment(DeploymentState):
         )  # fmt: skip
 
     def _unusable(self, params: Any) -> str:
-        """Why this cannot even be kept; what is in it, the strategy looks at."""
+        """Why this cannot be written to the journal; the strategy checks its content."""
         if not isinstance(params, np.ndarray) or params.dtype != np.float32 or params.shape != self.initial.shape:
             shape = getattr(params, "shape", type(params).__name__)
             return f"wrong shape {shape}, not {self.initial.shape} of float32"
         return ""
 
     def _fill(self) -> None:
-        """Hand the newest model to idle nodes, drawn uniformly, as far as there are any."""
+        """Hand the newest model to idle nodes, drawn uniformly, while there are any."""
         busy = {flight.node for flight in self.in_flight.values()}
         now = self._clock()
         idle = [
@@ -159,7 +159,7 @@ class Deployment(DeploymentState):
             )  # fmt: skip
             self.transport.send(node, self._request(dispatch, client))
         if self.unfilled and not self._short_of_nodes:
-            logger.info("waiting for nodes: %d more could train than are connected and idle", self.unfilled)
+            logger.info("waiting for nodes: %d slots are free, but no node is available", self.unfilled)
         self._short_of_nodes = self.unfilled > 0
 
     def _request(self, dispatch: int, client: int) -> TrainRequest:
@@ -261,7 +261,7 @@ class Deployment(DeploymentState):
             self._start_segment()
 
     def _start_segment(self) -> None:
-        """Write a checkpoint, after which the journal starts anew."""
+        """Write a checkpoint and start a new journal."""
         assert self._journal is not None
         segment = self._journal.next_segment()
         self.save(segment)

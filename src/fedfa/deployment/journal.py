@@ -2,7 +2,7 @@
 
     RUN/journal/000000.log, 000001.log, ...       segments, in order; each append-only
 
-A segment is a row of entries, nothing before, between or after them (numbers little-endian):
+A segment is a sequence of entries with nothing before, between or after them (numbers little-endian):
 
     4 bytes   "fdfa"
     uint32    length of the header
@@ -18,12 +18,12 @@ A segment is a row of entries, nothing before, between or after them (numbers li
     client    a node was seen for the first time: node (Flower's id), client (its number in this run)
     dispatch  client was handed the newest model: dispatch (running number), client, base_version
     update    an answer came; payload: the client's model. client, dispatch, base_version, num_examples, num_steps,
-              loss. Whether it is taken is for the strategy to say, and not in here
+              loss. The strategy decides whether to accept it; that is not stored
     lost      no usable answer will come: client, dispatch, outcome (why); blameless where it is not the client's fault
 
-A strategy that begins with the model of ``begin`` and is given these entries in order goes through the very same
+A strategy that begins with the model of ``begin`` and gets these entries in order goes through exactly the same
 states: ``update`` is its ``receive``, with base = the model published as base_version, and ``lost`` its ``lost``. A
-process that is killed while it writes leaves a torn last entry, which was never acted on; it is cut off on opening.
+process that is killed while it writes leaves a torn last entry. It was never applied, and is cut off on opening.
 """
 
 import fcntl
@@ -51,7 +51,7 @@ class Entry(NamedTuple):
 
 
 class Journal:
-    """Appends to the last segment of a folder, which nobody else may do meanwhile."""
+    """Appends to the last segment of a folder; locks the folder against other writers."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -103,7 +103,7 @@ class Journal:
                 path.unlink()
 
     def close(self) -> None:
-        """Flush everything and let go of the folder; may be called again."""
+        """Flush everything and unlock the folder; may be called again."""
         self._close_segment()
         if self._lock >= 0:
             os.close(self._lock)
@@ -141,7 +141,7 @@ def read(folder: Path, first: int = 0) -> Iterator[Entry]:
 
 
 def _sound(path: Path, last: bool) -> Iterator[tuple[int, int]]:
-    """Lengths of header and payload of each whole entry; a torn one may only stand at the very end of the journal."""
+    """Lengths of header and payload of each whole entry; a torn one may only be the last one of the journal."""
     with path.open("rb") as file:
         total = file.seek(0, os.SEEK_END)
         start = 0

@@ -18,7 +18,7 @@ from fedfa.strategies.vectors import Vector
 
 
 class Aggregated(NamedTuple):
-    """What became of one arrival."""
+    """The outcome of one arrival."""
 
     client: int
     dispatch: int
@@ -31,7 +31,7 @@ class Aggregated(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """A deployment, aggregated once more."""
+    """A deployment, aggregated again."""
 
     strategy: Strategy
     arrivals: list[Aggregated]
@@ -49,7 +49,7 @@ class _Flight(Flight):
 
 
 def replay_journal(folder: Path, strategy_class: str | None = None) -> Replayed:
-    """Everything that a deployment's journal holds, given to a fresh strategy (``file.py:Class`` if it is not ours)."""
+    """Give all of a deployment's journal to a fresh strategy (``file.py:Class`` if it is not ours)."""
     if not journal.segments(folder / journal.FOLDER):
         raise RecordError(f"{folder}: holds no journal; only deployments with keep-updates = true can be replayed")
     strategy: Strategy | None = None

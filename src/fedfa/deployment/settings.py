@@ -1,4 +1,4 @@
-"""What the run config of a deployment may say."""
+"""The run config of a deployment."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
@@ -12,20 +12,20 @@ from fedfa.settings import build
 
 @dataclass(frozen=True, slots=True)
 class DeploymentSettings:
-    """What the run config of a deployment says; there, keys have hyphens."""
+    """The run config of a deployment; its keys have hyphens instead of underscores."""
 
     out: str
-    """Folder for the run's records, from where the SuperLink was started."""
+    """Folder for the run's records, relative to the folder where the SuperLink was started."""
     strategy: str = "fedfa-param"
     """NAME:KEY=VALUE:..., as in 'fedfa compare'; 'fedfa strategies' lists them."""
     seed: int = 0
-    """Of the initial model, and of who gets work next."""
+    """Of the initial model, and of the choice of nodes."""
     resume: bool = False
     """Continue the unfinished run in the folder."""
     stop_updates: int = 0
-    """End after so many accepted updates; 0: no such limit."""
+    """End after this many accepted updates; 0: no such limit."""
     stop_seconds: float = 0.0
-    """End after so many seconds; 0: no such limit."""
+    """End after this many seconds; 0: no such limit."""
     stop_accuracy: float = 0.0
     """End at this test accuracy; 0: no such limit."""
     target: float = 0.0
@@ -33,17 +33,17 @@ class DeploymentSettings:
     evaluate_every: int = 10
     """Accepted updates between evaluations, which the server makes."""
     keep_updates: bool = False
-    """Keep every update on disk: the whole aggregation can then be computed again."""
+    """Keep every update on disk, so that the whole aggregation can be computed again."""
     ttl_seconds: float = 3600.0
-    """A client that has not answered by then is given up."""
+    """Seconds after which a client without an answer is given up."""
     bench_seconds: float = 5.0
-    """A node that failed gets no work for so long, twice as long each time in a row."""
+    """Seconds without work for a node that failed, doubled with each failure in a row."""
     checkpoint_seconds: float = 60.0
-    """Between checkpoints; a crash loses nothing, but what came since is read again."""
+    """Seconds between checkpoints; after a crash, all later journal entries are read again."""
     wire: Literal["flat", "named"] = "flat"
     """named: PyTorch's tensors by name, for stock Flower clients."""
     client_threads: int = 1
-    """Threads that a client trains with."""
+    """Threads per client."""
 
     def __post_init__(self) -> None:
         check(self.out != "", "out", self.out, "give the folder for the run's records")

@@ -1,6 +1,6 @@
-"""The state of a deployment: it changes only by entries of the journal, written first and applied then.
+"""The state of a deployment: it changes only by entries of the journal, first written and then applied.
 
-A run that was killed reads its last checkpoint, applies the entries after it, and is where it was.
+A run that was killed reads its last checkpoint and applies the entries after it. It then has the same state.
 """
 
 import logging
@@ -28,14 +28,14 @@ from fedfa.strategies.vectors import Vector
 logger = logging.getLogger("fedfa")
 
 LONGEST_BENCH = 600.0
-"""A node that fails again and again is tried once in this many seconds."""
+"""A node that fails repeatedly is tried once in this many seconds."""
 _SAVED = ("arrived", "started_unix", "clients", "benched")
-"""What a checkpoint holds beyond what a simulation's does."""
+"""What a checkpoint holds in addition to that of a simulation."""
 
 
 @dataclass(slots=True)
 class RemoteFlight(Flight):
-    """Work that a node was handed and has not answered yet."""
+    """Work that a node got and has not answered yet."""
 
     client: int
     base: Vector
@@ -44,7 +44,7 @@ class RemoteFlight(Flight):
 
 
 def answer_in(entry: Mapping[str, Any], params: np.ndarray | None) -> tuple[Trained, Outcome | None]:
-    """What an "update" or "lost" entry of the journal says."""
+    """The content of an "update" or "lost" entry of the journal."""
     if params is None:
         return NOTHING, Outcome.parse(entry["outcome"])
     return Trained(params, entry["num_examples"], entry["num_steps"], entry.get("loss", math.nan)), None
@@ -65,12 +65,12 @@ class DeploymentState(RunState[RemoteFlight]):
         self.clients: dict[int, int] = {}
         """The number in this run of every node ever seen."""
         self.benched: dict[int, tuple[int, float]] = {}
-        """By client: failures in a row, and until when it gets no work."""
+        """By client: failures in a row, and the end of its time without work."""
 
     # Entries ---------------------------------------------------------------------------------------------------------
 
     def apply(self, entry: Mapping[str, Any], params: np.ndarray | None) -> None:
-        """Change the state as the entry says."""
+        """Apply the entry to the state."""
         self.now = entry["seconds"]
         match entry["kind"]:
             case "begin":
@@ -165,12 +165,12 @@ class DeploymentState(RunState[RemoteFlight]):
     # Checkpoints -----------------------------------------------------------------------------------------------------
 
     def save(self, segment: int) -> None:
-        """Write the checkpoint, after which the journal goes on with this segment."""
+        """Write the checkpoint, after which the journal continues with this segment."""
         state = self.common_state() | {name: getattr(self, name) for name in _SAVED} | {"segment": segment}
         write_tree(self.run_folder / CHECKPOINT, state)
 
     def load(self) -> int:
-        """Read the checkpoint, where there is one; the number of the first journal segment after it."""
+        """Read the checkpoint if there is one; returns the number of the first journal segment after it."""
         if not (self.run_folder / CHECKPOINT).exists():
             return 0
         state = read_tree(self.run_folder / CHECKPOINT)

@@ -1,4 +1,4 @@
-"""Where the clients of a deployment are: what is sent there, and what comes back."""
+"""The connection to the clients of a deployment: what is sent, and what comes back."""
 
 from queue import SimpleQueue
 from typing import NamedTuple, Protocol
@@ -10,7 +10,7 @@ from fedfa.runs.recorder import Outcome
 
 
 class TrainRequest(NamedTuple):
-    """What a node is told."""
+    """What a node gets."""
 
     dispatch: int
     base_version: int
@@ -33,7 +33,7 @@ class Failure(NamedTuple):
     dispatch: int
     outcome: Outcome
     blameless: bool = False
-    """Whether it is known not to be the node's fault, which then is not benched."""
+    """Whether it is known not to be the node's fault; the node then continues to get work."""
 
 
 class Nodes(NamedTuple):
@@ -46,10 +46,10 @@ Event = Answer | Failure | Nodes
 
 
 class Transport(Protocol):
-    """Where the clients are."""
+    """The connection to the clients."""
 
     events: SimpleQueue[Event]
 
     def send(self, node: int, request: TrainRequest) -> None:
-        """Hand the request to the node, and return at once; an Answer or a Failure follows in any case."""
+        """Send the request to the node, and return at once; an Answer or a Failure always follows."""
         ...

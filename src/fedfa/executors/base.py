@@ -1,8 +1,8 @@
-"""The seam between an engine and an executor. What happens when is the engine's business alone.
+"""The seam between an engine and an executor. Only the engine decides what happens when.
 
-What an in-flight client computes depends only on the model it was handed and on its own seed, both fixed at
-dispatch; when it arrives is fixed by the weather. So an executor may compute any submitted work early, late or
-together, and the run is the same.
+The result of an in-flight client depends only on the model it got and on its own seed, both fixed at dispatch. The
+weather fixes when it arrives. So an executor may compute any submitted work early, late or together, and the run is
+the same.
 """
 
 from dataclasses import dataclass
@@ -22,16 +22,16 @@ class WorkOrder(Flight):
     nth: int
     """How many dispatches this client had before."""
     base: Vector
-    """The published model it starts from."""
+    """The published model that it starts from."""
     epochs: int
     prox_mu: float
     arrives: float
-    """When the engine will ask for the result: what is asked for first is computed first."""
+    """When the engine will ask for the result; earlier ones are computed first."""
 
 
 @dataclass(frozen=True, slots=True)
 class Trained:
-    """What came of a work order; ``error`` is not empty where training raised."""
+    """The outcome of a work order; ``error`` is not empty if training raised."""
 
     params: Vector | None
     """The flat model, or None where there is none."""
@@ -60,7 +60,7 @@ class Executor(Protocol):
 
     @property
     def device(self) -> Device:
-        """Where models are kept, and so in which form they are handed over."""
+        """Where models are kept, which determines the form in which they are passed."""
         ...
 
     def submit(self, order: WorkOrder) -> None:
@@ -76,15 +76,15 @@ class Executor(Protocol):
         ...
 
     def finished(self) -> dict[int, Trained]:
-        """Outcomes that were computed but not asked for yet: what a checkpoint must keep."""
+        """Outcomes that were computed but not asked for yet; a checkpoint must keep them."""
         ...
 
     def restore(self, finished: dict[int, Trained]) -> None:
-        """Put such outcomes back; the orders themselves are submitted again first."""
+        """Put such outcomes back; the orders are submitted again before."""
         ...
 
     def meanwhile(self) -> None:
-        """Called again and again while the engine waits for something else, such as an evaluation on a GPU."""
+        """Called repeatedly while the engine waits for something else, such as an evaluation on a GPU."""
         ...
 
     def close(self) -> None:

@@ -1,8 +1,8 @@
-"""All submitted, not yet computed work trained together: one stack of models, one operation for all clients.
+"""Trains all pending work together: one stack of models, one operation for all clients.
 
 A local step is written for one client, batched over clients with ``torch.func.vmap`` and captured without Python
-in between (see capture.py). Clients of unequal size train side by side: at every step, those whose next batch has
-the same size go together, in groups of a power of two so that few shapes need capturing.
+in between (see capture.py). Clients of unequal size train side by side: at every step, clients whose next batch has
+the same size form groups. Group sizes are powers of two, so that few shapes need capturing.
 """
 
 import warnings
@@ -26,10 +26,10 @@ from fedfa.learning.task import Task
 T = TypeVar("T")
 
 CAPTURE_AFTER = 64
-"""Unusual batch sizes met less often than this run uncaptured: tracing takes as long as some hundred steps."""
+"""Unusual batch sizes that occur less often than this run uncaptured: tracing takes as long as some hundred steps."""
 LARGEST_GROUP = 64
 LARGEST_ERROR = 1e-3
-"""How far a batched step may end from a plain one, in lengths of the step: rounding, and nothing else."""
+"""Largest distance between a batched step and a plain one, in lengths of the step: rounding only."""
 
 
 class CannotBatch(Exception):
@@ -66,7 +66,7 @@ class Batched(Inline):
         return self._finished.pop(dispatch)
 
     def _train_pending(self) -> None:
-        """Everything submitted and not yet computed, in groups of a power of two, like sizes together."""
+        """All pending work, in groups of a power of two, similar sizes together."""
         pending: dict[float, list[WorkOrder]] = defaultdict(list)
         for order in self._orders.values():
             if order.dispatch not in self._finished:
@@ -76,7 +76,7 @@ class Batched(Inline):
             for group in _powers_of_two(orders):
                 try:
                     results = self._train_together(group, prox_mu)
-                except Exception:  # one client's fault must not hit the others: find it one by one
+                except Exception:  # one client's error must not affect the others: find it one by one
                     results = [self._train_alone(order) for order in group]
                 for order, trained in zip(group, results, strict=True):
                     self._finished[order.dispatch] = trained
@@ -117,7 +117,7 @@ class Batched(Inline):
     def _step(self, state: list[Tensor], inputs: Tensor, targets: Tensor, prox_mu: float) -> Tensor:
         """One local step of some clients, in place; their losses."""
         shape = (tuple(inputs.shape[:2]), prox_mu)
-        self._uses[shape] += 1  # counted anew in each run: what it computes must not depend on runs before it
+        self._uses[shape] += 1  # counted from 0 in each run: its results must not depend on earlier runs
         if inputs.shape[1] != self._usual_size and self._uses[shape] < CAPTURE_AFTER:
             with warnings.catch_warnings():
                 warnings.filterwarnings("ignore", "There is a performance drop")  # once, not at every step
@@ -155,7 +155,7 @@ class Batched(Inline):
         return vmap(step)
 
     def _try(self) -> None:
-        """One step both ways: a model that cannot be captured, or comes out different, must not be batched."""
+        """Try one step both ways; refuse a model that cannot be captured, or whose result differs."""
         task, layout = self._task, self._layout
         if any(isinstance(m, Dropout) and m.p > 0 for m in self._module.modules()):  # pyright: ignore[reportOperatorIssue]
             raise CannotBatch("it draws random numbers: dropout")
@@ -186,7 +186,7 @@ class Batched(Inline):
             raise CannotBatch(f"a batched step differs from a plain one by {float(apart / moved):.1%} of its length")
 
     def _changed_at_rest(self) -> str:
-        """A buffer that does not travel and was written to; empty where there is none, or nobody reads it."""
+        """A buffer that is not sent and was written to; empty if there is none, or if it is never read."""
         names = homes(self._module)
         unread = set()
         for owner, part in self._module.named_modules():
@@ -203,7 +203,7 @@ class Batched(Inline):
 
 
 def _powers_of_two(items: list[T]) -> Iterator[list[T]]:
-    """Consecutive groups whose sizes are powers of two, so that few shapes are ever met."""
+    """Consecutive groups whose sizes are powers of two, so that few shapes occur."""
     while items:
         count = min(1 << (len(items).bit_length() - 1), LARGEST_GROUP)
         group, items = items[:count], items[count:]
@@ -222,7 +222,7 @@ def _same_sizes(plans: list[list[Tensor]], number: int) -> Iterator[tuple[list[i
 
 
 def flops_per_step(task: Task, seed: int) -> float:
-    """Arithmetic of one client's largest local step: forward, and twice that backward."""
+    """Floating-point operations of one client's largest local step: forward, and twice that backward."""
     module = task.build(seed).eval()  # so that nothing is drawn
     batch = task.batches(seed, 0, 0, 1)[0]
     counter = FlopCounterMode(display=False)

@@ -1,8 +1,8 @@
-"""Models kept twice where they are computed with in bf16: float32 to learn in, and a bf16 copy.
+"""Models for bf16 computation, kept twice: in float32 for the updates, and as a bf16 copy.
 
-Autocast makes a bf16 copy of every weight in every step, and turns every gradient back; with small batches that is a
-good part of a step. Weights that are used in no other way are kept as such copies instead, and the optimizer's step
-writes both: the same numbers, with half the traffic.
+Autocast makes a bf16 copy of every weight in every step, and converts every gradient back. With small batches that is
+a large part of a step. Weights that are used in no other way are kept as such copies instead, and the optimizer's step
+writes both: the same numbers, with half the memory traffic.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -16,11 +16,11 @@ from fedfa.learning.flat import Layout
 from fedfa.learning.private_torch import TorchDispatchMode, tree_leaves
 
 BLOCK = 4096
-"""Numbers that one program of the kernel takes on."""
+"""Numbers that one program of the kernel processes."""
 
 
 class _Uses(TorchDispatchMode):
-    """What is done to some tensors: made a bf16 copy, or anything else."""
+    """Records how some tensors are used: to make a bf16 copy, or in another way."""
 
     def __init__(self, tensors: Mapping[str, Tensor]) -> None:
         super().__init__()
@@ -38,7 +38,7 @@ class _Uses(TorchDispatchMode):
 
 
 def only_cast(compute: Callable[[], Any], tensors: Mapping[str, Tensor]) -> set[str]:
-    """The tensors that this computation uses in no other way than by making a bf16 copy of them."""
+    """The tensors that this computation uses only to make a bf16 copy of them."""
     with _Uses(tensors) as uses:
         compute()
     return uses.cast - uses.others

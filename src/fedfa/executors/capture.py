@@ -1,8 +1,8 @@
 """Turn a tensor function into one that runs without Python between its operations.
 
 The function is traced once per set of shapes with ``make_fx``, gradients and batching included, and the resulting
-list of ATen calls is handed to TorchScript's interpreter. On small models most of a local step's time is Python,
-autograd bookkeeping and batching rules; all of that is gone afterwards.
+list of ATen calls is given to TorchScript's interpreter. On small models most of a local step's time is Python,
+autograd bookkeeping and batching rules; the captured function has none of these.
 """
 
 import operator
@@ -16,7 +16,7 @@ from torch import Tensor, fx
 from fedfa.errors import in_a_line
 from fedfa.learning.private_torch import OpOverload, make_fx, name_of
 
-# Where a value lives is decided by its inputs here, so these keywords carry nothing.
+# Here the inputs decide the device of a value, so these keywords are not needed.
 _IMPLIED = {"pin_memory", "layout", "device"}
 
 

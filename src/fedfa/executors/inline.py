@@ -31,7 +31,7 @@ class Inline:
             return self._finished.pop(dispatch)
         try:
             return self.train(order)
-        except Exception as error:  # a client that raises must not take the run down
+        except Exception as error:  # a client that raises must not end the run
             return Trained.failed(error)
 
     def discard(self, dispatch: int) -> None:

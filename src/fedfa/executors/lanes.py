@@ -1,14 +1,13 @@
-"""In-flight clients side by side on a GPU: each has a lane of its own, and works from the moment it is dispatched.
+"""In-flight clients side by side on a GPU: each has its own lane, and trains from the moment it is dispatched.
 
-A lane is a stream, a flat model, a table of batches, and a captured graph of one local step for every batch size:
-take the next row of the table, look its examples up, forward, backward, optimizer step, move on to the next row; and
-a graph of a few such steps. A client's whole work is these graphs launched one after the other; lanes overlap, so that
-small batches fill the GPU together, and an arrival waits for its own lane alone. A GPU takes only so many launches
-ahead (of ResNet-18's step about fifty) and then blocks the host: so all lanes are fed in turn, a few steps each, while
-the host waits for an arrival.
+A lane is a stream, a flat model, a table of batches, and captured graphs. For every batch size one graph does one local
+step: take the next row of the table, look up its examples, forward, backward, optimizer step, advance the row. Another
+graph does a few such steps. A client's training is a sequence of launches of these graphs. Lanes overlap, so small
+batches fill the GPU together, and an arrival waits only for its own lane. A GPU queues a limited number of launches
+(about fifty of ResNet-18's step) and then blocks the host. So the host feeds all lanes in turn, a few steps each, while
+it waits for an arrival.
 
-Models, data and windows stay on the GPU throughout. What a client computes does not depend on its lane or its
-neighbours.
+Models, data and windows stay on the GPU. A client's result does not depend on its lane or its neighbours.
 """
 
 import time
@@ -33,19 +32,19 @@ from fedfa.learning.private_torch import NormWithStatistics, descend
 from fedfa.learning.task import Task
 
 CHUNK = 4
-"""Steps that a lane is fed at a time, in one graph if their batches are alike; two such chunks are on their way."""
+"""Steps per launch, in one graph if their batches have the same size; a lane has two such chunks queued."""
 NAP_SECONDS = 5e-5
-"""The host's rest when every lane has enough."""
+"""The host's pause when every lane has enough work."""
 WARM_UP = 3
-"""Steps before a capture: libraries choose their algorithms and workspaces in them."""
+"""Steps before a capture, in which libraries choose their algorithms and workspaces."""
 LARGEST_ERROR = 0.05
-"""How far a captured step may end from a plain one, in lengths of the step: more is a graph gone wrong."""
+"""Largest distance between a captured step and a plain one, in lengths of the step; beyond it the graph is wrong."""
 
 Step = Callable[[], None]
 
 
 class Lanes:
-    """Trains every submitted order at once, each on a lane of its own."""
+    """Trains every submitted order at once, each on its own lane."""
 
     name = "lanes"
 
@@ -111,7 +110,7 @@ class Lanes:
             self._free.append(lane)
 
     def finished(self) -> dict[int, Trained]:
-        return {}  # a continued run trains again what was in flight, from the same models
+        return {}  # a continued run trains the clients in flight again, from the same models
 
     def restore(self, finished: dict[int, Trained]) -> None:
         pass
@@ -124,14 +123,14 @@ class Lanes:
         for dispatch in list(self._busy):
             self.discard(dispatch)
 
-    # Under way ---------------------------------------------------------------------------------------------------
+    # In progress -------------------------------------------------------------------------------------------------
 
     def feed(self) -> bool:
-        """Launch what the lanes can take; whether there was any."""
+        """Launch the steps that the lanes can queue; returns whether there were any."""
         return sum(lane.feed() for lane in self._busy.values()) > 0
 
     def ready(self, dispatch: int) -> bool:
-        """Whether a result can be had without waiting."""
+        """Whether a result is available without waiting."""
         return self._busy[dispatch].ready()
 
     # One step ----------------------------------------------------------------------------------------------------
@@ -146,7 +145,7 @@ class Lanes:
             return self.loss(outputs, targets)
 
     def _try(self) -> None:
-        """A captured step against plain ones: a model that cannot be captured, or comes out different, is not."""
+        """Compare a captured step with plain ones; refuse a model that cannot be captured, or whose result differs."""
         try:
             table, sizes = self._task.batch_table(self._seed, 0, 0, 1)
             if self.device.precision == "bf16":
@@ -167,14 +166,14 @@ class Lanes:
             raise CannotCapture(in_a_line(error)) from error
         plain, again, graphed = ends
         moved = float(plain.norm())
-        spread = float((again - plain).norm())  # of a model that draws random numbers, as dropout does
+        spread = float((again - plain).norm())  # a model that draws random numbers, as dropout does
         apart = float((graphed - plain).norm())
         if not apart <= LARGEST_ERROR * moved + 3 * spread + 1e-6:
             raise CannotCapture(f"a captured step differs from a plain one by {apart / max(moved, 1e-12):.1%}")
         self._free.append(lane)
 
     def _keep_copies(self, batch: Tensor) -> None:
-        """Keep bf16 copies of the weights that are used in no other way: each lane of its own, frozen ones for good."""
+        """Keep bf16 copies of the weights that are used in no other way: per lane, or once for frozen ones."""
         inputs, _ = self.examples(batch)
         parameters = dict(self.module.named_parameters())
         with self.device.computing(), torch.random.fork_rng(devices=None if self.device.kind != "cpu" else []):
@@ -187,7 +186,7 @@ class Lanes:
 
 
 def _uncounted(module: nn.Module) -> nn.Module:
-    """BatchNorm counts its batches, and where its momentum is fixed never looks at the count: spare the GPU that."""
+    """Do not count BatchNorm's batches on the GPU: with a fixed momentum the count is never used."""
     for part in module.modules():
         if isinstance(part, NormWithStatistics) and part.momentum is not None:
             part.num_batches_tracked = None  # pyright: ignore[reportArgumentType]
@@ -195,7 +194,7 @@ def _uncounted(module: nn.Module) -> nn.Module:
 
 
 class Lane:
-    """Everything one client in flight needs, in fixed places: a graph remembers addresses, not values."""
+    """Everything one client in flight needs, at fixed addresses: a graph stores addresses, not values."""
 
     def __init__(self, lanes: Lanes) -> None:
         self._lanes = lanes
@@ -229,7 +228,7 @@ class Lane:
             self._staging = torch.empty_like(self._table, device="cpu", pin_memory=True)
 
     def check(self, batch: Tensor) -> None:
-        """Refuse a model that replaces a buffer: a graph writes only into tensors that are there."""
+        """Refuse a model that replaces a buffer: a graph writes only into existing tensors."""
         inputs, _ = self._lanes.examples(batch)
         tensors = dict(zip(self._names, self._tensors, strict=True))
         devices = None if self._cuda else []
@@ -239,10 +238,10 @@ class Lane:
             raise CannotCapture(f"it replaces its buffer {name} instead of writing into it")
 
     def start(self, order: WorkOrder, table: Tensor, sizes: list[int], key: int, captured: bool = True) -> None:
-        """Take a client's work on, whose batches are the rows of a table; ``feed`` then sets it going."""
+        """Accept a client's work, with the rows of a table as batches; ``feed`` then starts it."""
         self.order, self._steps, steps = order, len(sizes), len(sizes)
         if self._cuda:
-            self._stream.synchronize()  # what was stopped may still read the staging
+            self._stream.synchronize()  # work that was stopped may still read the staging memory
             self._staging[:steps] = table
             table = self._staging[:steps]
         if captured:
@@ -254,7 +253,7 @@ class Lane:
             self._table[:steps].copy_(table, non_blocking=True)
 
     def feed(self) -> bool:
-        """Launch the next few steps, unless enough are on their way; whether any were."""
+        """Launch the next few steps, unless enough are queued; returns whether any were launched."""
         while self._marks and self._marks[0].query():
             self._marks.popleft()
         if not self._todo or len(self._marks) >= 2:
@@ -270,17 +269,17 @@ class Lane:
         return not self._todo and all(mark.query() for mark in self._marks)
 
     def stop(self) -> None:
-        """What has not been launched yet never will be."""
+        """Drop all steps that have not been launched yet."""
         self._todo.clear()
 
     def collect(self) -> tuple[Tensor, float, int]:
-        """The trained model, its mean loss and the number of steps; all of it must have been fed."""
+        """The trained model, its mean loss and the number of steps; all steps must have been fed."""
         if self._cuda:
             self._lanes.device.front().wait_stream(self._stream)
         return torch.cat(self._parts), float(self._loss) / self._steps, self._steps
 
     def _graph(self, size: int, steps: int, prox_mu: float) -> Step:
-        """A graph of so many steps on batches of this size."""
+        """A graph of this many steps on batches of this size."""
         key = size, steps, prox_mu
         if key not in self._graphs:
             self._graphs[key] = self._captured(*key)
@@ -297,7 +296,7 @@ class Lane:
             return work
         generator = torch.cuda.default_generators[torch.cuda.current_device()]
         before = generator.graphsafe_get_state()
-        generator.graphsafe_set_state(self._generator.graphsafe_get_state())  # dropout: each lane draws on its own
+        generator.graphsafe_set_state(self._generator.graphsafe_get_state())  # dropout: each lane has its own generator
         try:
             with self._on_stream(wait=True):
                 self._load(self._lanes.initial, 0, prox_mu)
@@ -355,7 +354,7 @@ class Lane:
             descend([leaf for leaf, _ in pairs], [gradient for _, gradient in pairs], local.lr)
 
     def _load(self, base: Tensor, key: int, prox_mu: float) -> None:
-        """Everything as at the start of a client's work."""
+        """Reset everything to the start of a client's work."""
         for own, part in zip(self._parts, self._lanes.layout.parts(base), strict=True):
             own.copy_(part)
         if prox_mu:
@@ -370,7 +369,7 @@ class Lane:
             self._generator.manual_seed(key)
 
     def _on_stream(self, wait: bool = False) -> AbstractContextManager[None]:
-        """Work goes to this lane; with ``wait``, after what was asked for before on the front stream."""
+        """Work goes to this lane; with ``wait``, after all earlier work on the front stream."""
         if not self._cuda:
             return nullcontext()
         if wait:
@@ -379,7 +378,7 @@ class Lane:
 
 
 class _On(AbstractContextManager[None]):
-    """``torch.cuda.stream`` for two streams that are known: it asks for nothing, and takes a twentieth of the time."""
+    """``torch.cuda.stream`` for two known streams: it queries nothing, and takes a twentieth of the time."""
 
     def __init__(self, stream: torch.cuda.Stream, front: torch.cuda.Stream) -> None:
         self._stream, self._front = stream, front
@@ -392,7 +391,7 @@ class _On(AbstractContextManager[None]):
 
 
 def _chunks(sizes: list[int]) -> Iterator[tuple[int, int]]:
-    """Steps on batches of the same size in groups of CHUNK and single ones: so that few graphs are needed."""
+    """Steps on batches of the same size, in groups of CHUNK and single ones, so that few graphs are needed."""
     for size, group in groupby(sizes):
         whole, rest = divmod(len(list(group)), CHUNK)
         yield from [(size, CHUNK)] * whole + [(size, 1)] * rest

@@ -1,4 +1,4 @@
-"""Executors of one process, each with its fallback: a model that cannot be captured or batched is trained inline."""
+"""Executors in this process, each with its fallback: a model that cannot be captured or batched is trained inline."""
 
 from fedfa.errors import require
 from fedfa.executors.base import Executor

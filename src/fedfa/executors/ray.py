@@ -1,11 +1,11 @@
 """Clients trained by Ray workers, on this machine or on a cluster; events stay the engine's.
 
-Each worker is an actor: on the CPU it trains one client at a time, inline; on a GPU, or a share of one, several side by
-side, in lanes. Work goes to the least loaded workers, the client that arrives first in virtual time first. A worker
-that dies is started again by Ray and its clients are trained again: what a client computes depends only on its order,
-so nothing is lost and nothing changes.
+Each worker is an actor. On the CPU it trains one client at a time, inline; on a GPU, or a share of one, it trains
+several side by side, in lanes. Work goes to the least loaded workers, in order of virtual arrival time. Ray restarts a
+worker that dies, and its clients are trained again: a client's result depends only on its order, so nothing is lost and
+nothing changes.
 
-Without more ado Ray starts on this machine. For a cluster: ``ray start --head`` on one machine, ``ray start --address
+By default Ray starts on this machine. For a cluster: ``ray start --head`` on one machine, ``ray start --address
 HEAD:6379`` on the others (fedfa installed on each), and RAY_ADDRESS=HEAD:6379 for the command.
 """
 
@@ -33,9 +33,9 @@ from fedfa.learning.device import CPU, Device, as_array
 from fedfa.learning.task import Task
 
 AHEAD = 2
-"""Clients that a worker has at a time: one in hand and one to go on with."""
+"""Clients that a worker has at a time: one in training and the next one."""
 AHEAD_ON_GPU = 16
-"""The same for a worker with lanes: those train side by side."""
+"""The same for a worker with lanes, which trains them side by side."""
 
 
 class Worker:
@@ -50,7 +50,7 @@ class Worker:
         self._executor: Any = make(task, seed, device, compile, 0)
 
     def train(self, order: WorkOrder, base: np.ndarray) -> Trained:
-        """Calls come from several threads where there are lanes; the lock lets one at a time at the GPU."""
+        """With lanes, calls come from several threads; the lock lets one at a time use the GPU."""
         try:
             with self._lock, self._device.in_front():
                 order.base = self._device.vector(base.copy())  # Ray hands out read-only memory
@@ -63,7 +63,7 @@ class Worker:
                     if self._executor.ready(order.dispatch):
                         return _on_cpu(self._executor.result(order.dispatch))
                 time.sleep(NAP_SECONDS)
-        except Exception as error:  # a client that raises must not take the run down
+        except Exception as error:  # a client that raises must not end the run
             return Trained.failed(error)
 
     def process(self) -> int:
@@ -77,7 +77,7 @@ class RayWorkers:
 
     def __init__(self, task: Task, seed: int, workers: int = 0, device: Device = CPU, compile: bool = False) -> None:
         self.name = "ray" if device == CPU else f"ray, {device.kind}, {device.precision}"
-        task.layout(task.build(seed))  # found out here, and not by every worker again
+        task.layout(task.build(seed))  # found out once here, not in every worker
         self._ray = ray = _ray()
         self._started = not ray.is_initialized()
         self.workers: list[Any] = []
@@ -142,7 +142,7 @@ class RayWorkers:
         pass
 
     def close(self) -> None:
-        """Let the workers go, and Ray too if it was started here."""
+        """End the workers, and Ray too if it was started here."""
         for worker in self.workers:
             self._ray.kill(worker)
         if self._started:
@@ -163,7 +163,7 @@ class RayWorkers:
             self._load[position] += 1
 
     def _model(self, order: WorkOrder) -> Any:
-        """A published model in Ray's store: put there once, however many clients start from it."""
+        """A published model in Ray's store; put there once for all clients that start from it."""
         version = order.base_version
         held = self._models.get(version)
         if held is None or held[0] is not order.base:
@@ -173,7 +173,7 @@ class RayWorkers:
         return held[1]
 
     def _collect(self) -> None:
-        """Wait for the next result; one that nobody waits for any more is dropped."""
+        """Wait for the next result; drop it if the engine no longer waits for it."""
         (reference,), _ = self._ray.wait(list(self._running), num_returns=1)
         position, dispatch, order = self._running.pop(reference)
         self._load[position] -= 1
@@ -217,6 +217,6 @@ def _start(ray: Any, workers: int) -> None:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             start(log_to_driver=False, logging_level="ERROR", **settings)
-    except Exception as error:  # an address that nobody answers at, a port that is taken, ...
+    except Exception as error:  # an address without an answer, a port in use, ...
         raise ConfigError(f"ray: cannot be started ({in_a_line(error)}); check RAY_ADDRESS={address or ''}") from error
     require(bool(ray.is_initialized()), "ray: did not start")

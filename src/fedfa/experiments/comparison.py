@@ -25,7 +25,7 @@ def compare(
     """Run strategies of your own side by side: :func:`fedfa.simulate` for each strategy and seed.
 
     ``task`` is a :class:`fedfa.Task`, "digits", or a function from seed to task. With ``out``, each run is recorded in
-    a folder of its own there. Other ``settings`` go to :func:`fedfa.simulate`.
+    its own folder there. Other ``settings`` go to :func:`fedfa.simulate`.
     """
     chosen = list(strategies)
     names = list(labels or (s if isinstance(s, str) else s.name or type(s).__name__ for s in chosen))

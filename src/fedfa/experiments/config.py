@@ -78,7 +78,7 @@ class Experiment:
         return plain
 
     def as_recorded(self) -> dict[str, Any]:
-        """The same, but for where this machine keeps its data: that is nothing of the run."""
+        """The same, without this machine's data folder, which does not affect the run."""
         table = self.as_table()
         table.get("data", {}).pop("folder", None)
         return table
@@ -112,7 +112,7 @@ class Experiment:
     ) -> Run:
         """Run it; with ``out``, recorded in that folder together with the resolved experiment.
 
-        ``task`` is what ``make_task`` made before, for several runs on the same data.
+        ``task`` is an earlier result of ``make_task``, for several runs on the same data.
         """
         strategy, task = self.make_strategy(), task or self.make_task()
         strategy.check_clients(task.num_clients)
@@ -142,7 +142,7 @@ class Experiment:
                     path.unlink()
                 out.rmdir()
             raise
-        write_config()  # once more: a continued run may have been given another stop
+        write_config()  # again: a continued run may have another stop
         return replace(run, config=self.as_recorded())
 
 
@@ -171,7 +171,7 @@ def load_experiment(file: str | Path | None = None, overrides: Sequence[str] = (
 
 
 def _make_room(table: dict[str, Any], path: Sequence[str], value: Any) -> None:
-    """Where another strategy or another kind (of delays, say) is chosen, take out what only the file's own one has."""
+    """If another strategy or another kind (of delays, say) is chosen, remove settings that only the file's one has."""
     *outer, key = path
     for name in outer:
         table = table.get(name, {})
@@ -186,7 +186,7 @@ def _make_room(table: dict[str, Any], path: Sequence[str], value: Any) -> None:
 
 
 def from_table(table: dict[str, Any], source: str = "the default experiment") -> Experiment:
-    """Check a table of settings against what there is."""
+    """Check a table of settings against the known keys and names."""
     known = [f.name for f in fields(Experiment) if f.name != "source"]
     for key, value in table.items():
         if key not in known:
@@ -233,7 +233,7 @@ def from_table(table: dict[str, Any], source: str = "the default experiment") ->
 
 
 def check_size(strategy: Strategy, clients: int, prefix: str) -> None:
-    """Whether the strategy can work with data.clients clients; how many 0 means, only the data will tell."""
+    """Check that the strategy can work with data.clients clients; only the data gives the number for 0."""
     if clients == 0:
         return
     try:

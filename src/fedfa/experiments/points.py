@@ -44,7 +44,7 @@ def folder_name(spec: str, seed: int) -> str:
 
 
 def jobs_for(todo: Iterable[Point]) -> int:
-    """How many of these points to run at a time: one per core, or one alone where each uses all there is."""
+    """How many of these points to run at a time: one per core, or only one if each uses the whole machine."""
     alone = any(
         engine.executor == "ray" or Device.of(engine.device, engine.precision).kind != "cpu"
         for engine in {point.experiment.engine for point in todo}
@@ -53,7 +53,7 @@ def jobs_for(todo: Iterable[Point]) -> int:
 
 
 def in_order(todo: Sequence[Point]) -> list[Point]:
-    """Those of one setting and seed together, for they share data and prepared steps."""
+    """Points of one setting and seed together, because they share data and prepared steps."""
     first: dict[str, int] = {}
     for position, point in enumerate(todo):
         first.setdefault(ingredients(point.experiment), position)
@@ -61,6 +61,6 @@ def in_order(todo: Sequence[Point]) -> list[Point]:
 
 
 def ingredients(experiment: Experiment) -> str:
-    """What a task is made of; a task of the user's own is made for every run."""
+    """The settings that determine a task; a user's own task is made for every run."""
     parts = (experiment.data, experiment.model, experiment.local, experiment.seed)
     return repr(parts if not experiment.task else (experiment.task, experiment.strategy, experiment.seed))

@@ -1,4 +1,4 @@
-"""Runs in processes of their own: several at a time, each saved when it is asked to stop."""
+"""Runs in separate processes: several at a time, each saved when it is asked to stop."""
 
 import logging
 import multiprocessing
@@ -22,7 +22,7 @@ logger = logging.getLogger("fedfa")
 POLL_SECONDS = 0.2
 """How often ``run_points`` asks whether it is interrupted."""
 AGAIN_SECONDS = 2.0
-"""A terminal and the parent both pass one Ctrl-C on. A signal that comes later than this is another one."""
+"""Seconds. The terminal and the parent both forward one Ctrl-C; a later signal is a second one."""
 
 
 def run_points(
@@ -36,8 +36,8 @@ def run_points(
     """Run points, this many at a time; yields runs as they finish.
 
     A point is taken from ``todo`` when a process is free for it, so that a generator can decide late which one is next.
-    The runs in hand end when the iterator is closed, on Ctrl-C, and once ``interrupted`` says so. Each then leaves a
-    checkpoint that ``resume`` continues.
+    The current runs end when the iterator is closed, on Ctrl-C, and when ``interrupted`` returns true. Each then leaves
+    a checkpoint that ``resume`` continues.
     """
     waiting, workers = iter(todo), list[_Worker]()
     try:
@@ -52,7 +52,7 @@ def run_points(
             for worker in _answering(busy):
                 yield worker.result()
     except KeyboardInterrupt:
-        logger.warning("Saving the runs in hand; Ctrl-C again ends at once.")
+        logger.warning("Saving the current runs; a second Ctrl-C ends at once.")
         raise
     finally:
         _end(workers)
@@ -60,7 +60,7 @@ def run_points(
 
 @dataclass(slots=True)
 class _Worker:
-    """A process, and the way to it."""
+    """A process, and the connection to it."""
 
     process: BaseProcess
     connection: Any
@@ -85,7 +85,7 @@ class _Worker:
             found = self.connection.recv()
         except EOFError:
             self.busy = False
-            why = "a run's process was killed; what was saved is kept: continue by repeating it"
+            why = "a run's process was killed; its last checkpoint is kept: repeat the command to continue"
             raise EngineError(why) from None
         self.busy = False
         if isinstance(found, BaseException):
@@ -94,7 +94,7 @@ class _Worker:
 
 
 def _free(workers: list[_Worker], jobs: int) -> Iterator[_Worker]:
-    """Workers with nothing to do, new ones among them as long as there may be more."""
+    """Idle workers; starts new ones up to the limit."""
     yield from [worker for worker in workers if not worker.busy]
     while len(workers) < jobs:
         workers.append(_Worker.new())
@@ -108,7 +108,7 @@ def _answering(busy: list[_Worker]) -> list[_Worker]:
 
 
 def _end(workers: list[_Worker]) -> None:
-    """Let all processes save what they have in hand, and end; at once on another Ctrl-C."""
+    """Let all processes save their runs, and end; end at once on another Ctrl-C."""
     try:
         for worker in workers:
             worker.connection.close()
@@ -122,7 +122,7 @@ def _end(workers: list[_Worker]) -> None:
         raise
 
 
-# In a process of its own ----------------------------------------------------------------------------------------------
+# In a separate process ------------------------------------------------------------------------------------------------
 
 
 class _Asked:
@@ -143,7 +143,7 @@ class _Asked:
 
 
 def _serve(connection: Any) -> None:
-    """Make the runs that are asked for, until the other end is closed."""
+    """Make the requested runs, until the other end is closed."""
     asked = _Asked()
     threading.Thread(target=_follow_parent, daemon=True).start()
     prepared: dict[str, Task] = {}
@@ -161,12 +161,12 @@ def _serve(connection: Any) -> None:
             found = error
         try:
             connection.send(found)
-        except OSError:  # nobody waits for it any more; it is on disk
+        except OSError:  # no longer awaited; it is on disk
             return
 
 
 def _run(point: Point, command: str, resume: bool, asked: _Asked, prepared: dict[str, Task]) -> Run:
-    """Make one run; of tasks, the last one is kept, because the next point often has the same."""
+    """Make one run; keep the last task, because the next point often has the same."""
     key = ingredients(point.experiment)
     if key not in prepared:
         prepared.clear()
@@ -178,7 +178,7 @@ def _run(point: Point, command: str, resume: bool, asked: _Asked, prepared: dict
 
 
 def _follow_parent() -> None:
-    """Nobody outlives a killed parent."""
+    """End this process when its parent was killed."""
     parent = multiprocessing.parent_process()
     if parent is not None:
         parent.join()

@@ -1,4 +1,4 @@
-"""What an engine asks of a task. :class:`fedfa.Task` is the one that learns; others measure everything but learning."""
+"""What an engine needs from a task. :class:`fedfa.Task` learns; others measure everything except learning."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from fedfa.learning.local import LocalTraining
 from fedfa.strategies.vectors import Vector
 
 Meanwhile = Callable[[], None]
-"""Called again and again while a GPU works."""
+"""Called repeatedly while a GPU works."""
 
 
 class Initial(NamedTuple):
@@ -20,9 +20,9 @@ class Initial(NamedTuple):
 
     vector: np.ndarray
     num_trainable: int
-    """How many of its entries, the first ones, are trainable parameters; the others are buffers."""
+    """The number of trainable parameters, its first entries; the others are buffers."""
     num_frozen: int = 0
-    """Parameters that are not in it, because they are never trained and stay with the clients."""
+    """Parameters that are not in the vector: they are never trained and stay with the clients."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ Evaluator = Callable[[Vector, Meanwhile], Score]
 
 
 class EngineTask(Protocol):
-    """Data, a model and its evaluation, as far as engines are concerned."""
+    """Data, a model and its evaluation, as engines see them."""
 
     @property
     def name(self) -> str: ...
@@ -53,11 +53,11 @@ class EngineTask(Protocol):
         ...
 
     def evaluator(self, seed: int, device: Device) -> Evaluator:
-        """Judges flat models that are kept on this device."""
+        """Evaluates flat models that are kept on this device."""
         ...
 
     def digest(self, seed: int) -> str:
-        """Changes with the data, who holds it, or the initial model."""
+        """Changes with the data, its split, or the initial model."""
         ...
 
     def label_counts(self) -> pl.DataFrame:

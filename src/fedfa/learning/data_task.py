@@ -20,7 +20,7 @@ from fedfa.settings import one_of
 
 
 def check_fit(data: DataSettings, model: ModelSettings) -> None:
-    """Raise a ConfigError unless the model reads what the data set holds."""
+    """Raise a ConfigError unless the model can read the data set."""
     holds, reads = (
         "texts" if data.dataset in TEXTS else "images",
         MODELS[one_of(MODELS, model.name, "model.name")].reads,
@@ -30,7 +30,7 @@ def check_fit(data: DataSettings, model: ModelSettings) -> None:
 
 
 def data_task(data: DataSettings, model: ModelSettings, local: LocalTraining, seed: int) -> Task:
-    """A data set, split among clients, with a model that fits it."""
+    """A data set, split among clients, with a suitable model."""
     check_fit(data, model)
     generator = np.random.Generator(np.random.Philox(key=keyed(seed, SPLIT)))
     rows, model = _read(data, model, generator)
@@ -46,7 +46,7 @@ def data_task(data: DataSettings, model: ModelSettings, local: LocalTraining, se
         )  # fmt: skip
     except ConfigError as error:
         raise error.inside("data") from error
-    shape, classes = tuple(rows.train_inputs.shape[1:]), rows.classes  # the model must not hold on to the data
+    shape, classes = tuple(rows.train_inputs.shape[1:]), rows.classes  # the model must not keep a reference to the data
     order, sizes = np.concatenate(parts), [len(part) for part in parts]
     inputs, targets = rows.train_inputs[order].split(sizes), rows.train_targets[order].split(sizes)
     return Task(
@@ -59,7 +59,7 @@ def data_task(data: DataSettings, model: ModelSettings, local: LocalTraining, se
 
 
 def _read(data: DataSettings, model: ModelSettings, generator: np.random.Generator) -> tuple[DataSet, ModelSettings]:
-    """Examples as the model takes them, and the model with its weights found."""
+    """Examples in the model's form, and the model settings with the weights' folder."""
     if data.dataset in IMAGES:
         return IMAGES[data.dataset].read(data.dataset, data.folder, generator), model
     weights = find_weights(model.weights, DATASETS[data.dataset].folder(data.dataset, data.folder))

@@ -1,4 +1,4 @@
-"""Where models are computed, and how precisely."""
+"""The device and the precision of computations."""
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -21,7 +21,7 @@ class Device:
     """A device, and the arithmetic to use on it.
 
     fp32 repeats bit for bit. tf32 rounds the factors of matrix products and convolutions, bf16 also their results
-    (models stay float32); on a GPU both let its library choose its fastest algorithms, which may differ between runs.
+    (models stay float32). On a GPU both let the library choose its fastest algorithms, which may differ between runs.
     """
 
     kind: Literal["cpu", "cuda"] = "cpu"
@@ -31,7 +31,7 @@ class Device:
     def of(cls, device: str = "auto", precision: str = "auto", elsewhere: bool = False) -> "Device":
         """``auto``: the GPU where there is one, with bf16; else the CPU with fp32, as not every CPU computes in bf16.
 
-        ``elsewhere``: on other machines, so that a GPU need not be on this one.
+        ``elsewhere``: computing happens on other machines, so this one needs no GPU.
         """
         check(device in ("auto", "cpu", "cuda"), "device", device, "must be auto, cpu or cuda")
         check(
@@ -51,7 +51,7 @@ class Device:
         return tensor.to(self.kind)
 
     def vector(self, array: np.ndarray) -> Any:
-        """A flat model where this device keeps them: strategies take numpy arrays and tensors alike."""
+        """A flat model in this device's form: strategies accept numpy arrays and tensors."""
         return array if self.kind == "cpu" else torch.from_numpy(array).to(self.kind)
 
     def computing(self) -> AbstractContextManager[Any]:
@@ -62,16 +62,16 @@ class Device:
 
     @staticmethod
     def front() -> torch.cuda.Stream:
-        """The GPU's stream for what the server does itself, ahead of the clients' training."""
+        """The GPU's stream for the server's own work, with priority over the clients' training."""
         return _front()
 
     def in_front(self) -> AbstractContextManager[Any]:
-        """Around what the server does itself."""
+        """Around the server's own work."""
         return nullcontext() if self.kind == "cpu" else torch.cuda.stream(_front())
 
     @contextmanager
     def prepared(self) -> Iterator[None]:
-        """Around a run: torch's switches as the precision asks, put back afterwards."""
+        """Around a run: sets torch's switches for the precision, and restores them afterwards."""
         if self.kind == "cpu":
             yield
             return
@@ -99,5 +99,5 @@ CPU = Device()
 
 
 def as_array(vector: Any) -> np.ndarray:
-    """A flat model as numpy has it, wherever it is kept."""
+    """A flat model as a numpy array, wherever it is kept."""
     return vector.cpu().numpy() if isinstance(vector, Tensor) else vector

@@ -1,7 +1,7 @@
 """A neural network as one flat vector: all trainable parameters, then the floating-point buffers.
 
-Frozen parameters and integer buffers (such as BatchNorm's batch counter) stay in the module and never travel. Tensors
-lie in the vector as PyTorch lays them out, or 4-d ones channels last, which makes convolutions faster.
+Frozen parameters and integer buffers (such as BatchNorm's batch counter) stay in the module and are never sent. In the
+vector, tensors have PyTorch's layout, or 4-d ones are channels last, which makes convolutions faster.
 """
 
 from collections import defaultdict
@@ -19,14 +19,14 @@ from fedfa.learning.private_torch import own_tensors
 
 @dataclass(frozen=True)
 class Layout:
-    """Where each tensor of a module lies in its flat vector."""
+    """The position of each tensor of a module in its flat vector."""
 
     names: tuple[str, ...]
     shapes: tuple[torch.Size, ...]
     sizes: tuple[int, ...]
     num_parameter_tensors: int
     channels_last: bool = False
-    """4-d tensors, and 4-d inputs, lie channels last."""
+    """4-d tensors, and 4-d inputs, are channels last."""
 
     @property
     def num_trainable(self) -> int:
@@ -62,21 +62,21 @@ class Layout:
 
     @property
     def plain(self) -> "Layout":
-        """The same tensors as PyTorch lays them out."""
+        """The same tensors in PyTorch's layout."""
         return replace(self, channels_last=False)
 
     @property
     def permutes(self) -> bool:
-        """Something lies other than in ``plain``."""
+        """The layout differs from ``plain``."""
         return self.channels_last and self.has_images
 
     @property
     def has_images(self) -> bool:
-        """Some tensor is 4-d, so that it matters whether it lies channels last."""
+        """Some tensor is 4-d, so that channels last makes a difference."""
         return any(len(shape) == 4 for shape in self.shapes)
 
     def converted(self, vector: Tensor, other: "Layout") -> Tensor:
-        """A flat vector of this layout in another one of the same tensors; the same vector where they agree."""
+        """A flat vector of this layout in another layout of the same tensors; the same vector if they agree."""
         if self.channels_last == other.channels_last or not self.has_images:
             return vector
         found = torch.empty_like(vector)
@@ -86,17 +86,17 @@ class Layout:
         return found
 
     def laid_out(self, inputs: Tensor) -> Tensor:
-        """Inputs as a model of this layout takes them. Images that lie channels last are a third faster on a CPU."""
+        """Inputs in the form for a model of this layout. Channels-last images are a third faster on a CPU."""
         if not self.channels_last or inputs.dim() != 4:
             return inputs
         return inputs.contiguous(memory_format=torch.channels_last)
 
     def flattened(self, tensor: Tensor) -> Tensor:
-        """A tensor as it lies in the flat vector."""
+        """A tensor in the order of the flat vector."""
         return (tensor.permute(0, 2, 3, 1) if self.channels_last and tensor.dim() == 4 else tensor).reshape(-1)
 
     def shaped(self, part: Tensor, shape: torch.Size) -> Tensor:
-        """A part of the flat vector as the tensor it holds."""
+        """A part of the flat vector as a tensor."""
         if not self.channels_last or len(shape) != 4:
             return part.view(shape)
         outputs, inputs, height, width = shape
@@ -108,7 +108,7 @@ class Layout:
         return torch.cat([self.flattened(state[name].detach()) for name in self.names])
 
     def resting(self, module: nn.Module) -> dict[str, Tensor]:
-        """Copies of the buffers that do not travel."""
+        """Copies of the buffers that are not sent."""
         return {name: buffer.clone() for name, buffer in module.named_buffers() if name not in self.names}
 
     def parts(self, vector: Tensor) -> tuple[Tensor, Tensor]:
@@ -127,12 +127,12 @@ class Layout:
 
 
 def _odd_size(named: tuple[str, Tensor]) -> tuple[bool, int]:
-    """Orders tensors so that the addresses of (almost) all are multiples of 16 bytes, which GPU libraries rely on."""
+    """Sorts tensors so that the addresses of (almost) all are multiples of 16 bytes, as GPU libraries expect."""
     return named[1].numel() % 4 != 0, -named[1].dim()
 
 
 def homes(module: nn.Module) -> dict[str, list[str]]:
-    """All names of each parameter and buffer, by its first one: one that several modules share has several."""
+    """All names of each parameter and buffer, by its first name; a shared one has several names."""
     names: dict[int, list[str]] = defaultdict(list)
     for owner, part in module.named_modules():
         parameters, buffers = own_tensors(part)
@@ -145,19 +145,19 @@ def homes(module: nn.Module) -> dict[str, list[str]]:
 class Stateless:
     """A module as a function of its tensors.
 
-    ``functional_call`` looks for shared tensors itself, but where a whole module is used twice it does not put the
-    module's own tensors back. So it is told every name once.
+    ``functional_call`` looks for shared tensors itself, but if a whole module is used twice, it does not restore the
+    module's own tensors. So it gets every name explicitly.
     """
 
     def __init__(self, module: nn.Module) -> None:
         self._module, self._names = module, homes(module)
 
     def __call__(self, tensors: Mapping[str, Tensor], inputs: Tensor) -> Any:
-        """What the module computes with these tensors, by their first names, in place of its own."""
+        """The module's output with these tensors, by their first names, instead of its own."""
         return functional_call(self._module, self._all(tensors), (inputs,), tie_weights=False)
 
     def replaced(self, tensors: Mapping[str, Tensor], inputs: Tensor) -> str:
-        """A buffer that the module replaces instead of writing into it, which is lost here; empty if there is none."""
+        """A buffer that the module replaces instead of writing into it, which would be lost; empty if there is none."""
         given = self._all(tensors)
         before = dict(given)
         functional_call(self._module, given, (inputs,), tie_weights=False)  # leaves the module's last tensors in it
@@ -170,8 +170,8 @@ class Stateless:
 class FlatModule:
     """A module that lives in one flat vector: loading a model is one copy, and gradients come as one vector.
 
-    A model may replace a buffer instead of writing into it, and may count in buffers that do not travel: neither must
-    carry over from one client to the next: ``load`` puts every buffer back, and ``collect`` fetches what was replaced.
+    A model may replace a buffer instead of writing into it, and may count in buffers that are not sent. Neither may
+    carry over from one client to the next: ``load`` restores every buffer, and ``collect`` reads replaced ones.
     """
 
     def __init__(self, module: nn.Module, channels_last: bool = False, dtype: torch.dtype = torch.float32) -> None:

@@ -21,7 +21,7 @@ class LocalTraining:
 
     epochs: int = 5
     least_epochs: int = 0
-    """Above 0: clients do unequal work; each has a number of epochs of its own, from this one up to ``epochs``."""
+    """Above 0: clients do unequal work; each has its own number of epochs, from this one up to ``epochs``."""
     batch_size: int = 32
     lr: float = 0.1
     optimizer: Literal["sgd", "adamw"] = "sgd"
@@ -50,17 +50,17 @@ class LocalTraining:
 
     @property
     def plain(self) -> bool:
-        """A step is nothing but the gradient times the learning rate."""
+        """A step is only the gradient times the learning rate."""
         return self.optimizer == "sgd" and self.momentum == 0 and self.weight_decay == 0
 
     def epochs_of(self, seed: int, client: int) -> int:
-        """How many epochs this client trains for: drawn once, evenly; how long it takes is the weather's alone."""
+        """This client's number of epochs, drawn once, uniformly; its training time depends on the weather alone."""
         if not self.least_epochs:
             return self.epochs
         return self.least_epochs + keyed(seed, EPOCHS, client) % (self.epochs - self.least_epochs + 1)
 
     def batch_sizes(self, num_examples: int) -> list[int]:
-        """Sizes of one epoch's batches; the last one takes what is left."""
+        """Sizes of one epoch's batches; the last one gets the rest."""
         full, rest = divmod(num_examples, self.batch_size)
         return [self.batch_size] * full + [rest] * (rest > 0)
 
@@ -75,7 +75,7 @@ class LocalTraining:
         return total
 
     def new_memory(self, params: Tensor) -> tuple[Tensor, ...]:
-        """What the optimizer remembers between steps, at the start."""
+        """The optimizer's initial state."""
         if self.optimizer == "adamw":
             return torch.zeros_like(params), torch.zeros_like(params), params.new_zeros((*params.shape[:-1], 1))
         return (torch.zeros_like(params),) if self.momentum else ()
@@ -110,7 +110,7 @@ class LocalTraining:
 
 
 def own_seed(seed: int, client: int, nth: int) -> int:
-    """For what a client draws itself on its n-th dispatch, as dropout does."""
+    """For random draws during a client's n-th dispatch, such as dropout."""
     return keyed(seed, BATCHES, client, nth, 1) >> 1
 
 

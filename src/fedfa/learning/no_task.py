@@ -1,4 +1,4 @@
-"""A task with nothing behind it: to measure everything but learning."""
+"""A task without data or training, to measure everything except learning."""
 
 import numpy as np
 import polars as pl
@@ -9,7 +9,7 @@ from fedfa.learning.local import LocalTraining
 
 
 class NoTask:
-    """A model of zeros that nobody trains."""
+    """A model of zeros that is never trained."""
 
     name = "no-op"
     local = LocalTraining(epochs=1)

@@ -1,6 +1,6 @@
 """Everything that this package uses of torch beyond its public interface, in one place.
 
-Torch may change these names in any release. ``tests/learning/test_private_torch.py`` tells which one broke, and how.
+Torch may change these names in any release. ``tests/learning/test_private_torch.py`` shows which one broke, and how.
 """
 
 from typing import Any
@@ -20,12 +20,12 @@ NormWithStatistics: Any = nn.modules.batchnorm._NormBase
 
 
 def is_batched(tensor: Tensor) -> bool:
-    """Whether ``vmap`` is at work on this tensor."""
+    """Whether ``vmap`` is applied to this tensor."""
     return torch._C._functorch.is_batchedtensor(tensor)  # pyright: ignore[reportAttributeAccessIssue]
 
 
 def is_transformed(tensor: Tensor) -> bool:
-    """Whether any of torch.func's transformations is at work on this tensor."""
+    """Whether any of torch.func's transformations is applied to this tensor."""
     return torch._C._functorch.is_functorch_wrapped_tensor(tensor)  # pyright: ignore[reportAttributeAccessIssue]
 
 

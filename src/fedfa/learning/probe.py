@@ -1,4 +1,4 @@
-"""Whether a model may be computed channels last: found by trying.
+"""Tries whether a model may be computed channels last.
 
 Convolutions are faster channels last, and almost every model computes the same there. But ``view`` raises on such
 tensors, and code that looks at strides may compute something else. So a model is run on one batch in both layouts.
@@ -18,9 +18,9 @@ from fedfa.learning.flat import FlatModule
 from fedfa.learning.private_torch import Dropout, tree_leaves
 
 LARGEST_ERROR = 0.05
-"""How far a tensor may differ between the layouts, relative to its length: rounding flips a ReLU here and there."""
+"""How far a tensor may differ between the layouts, relative to its length: rounding can flip single ReLUs."""
 NEGLIGIBLE = 1e-3
-"""And how far whatever its length, relative to all tensors of its kind: some gradients cancel to nothing."""
+"""The same, relative to all tensors of its kind: some gradients cancel to almost zero."""
 
 logger = logging.getLogger("fedfa")
 
@@ -35,23 +35,23 @@ def say_once(text: str) -> None:
 
 
 class _Pass(NamedTuple):
-    """What a forward pass gives, and a backward one where there is one."""
+    """The results of a forward pass, and of a backward pass if there is one."""
 
     outputs: list[Tensor]
     gradients: list[Tensor]
     buffers: list[Tensor]
     drew: bool
-    """It drew random numbers. Those come in memory order, so that they differ between layouts."""
+    """The pass drew random numbers. They come in memory order, so they differ between layouts."""
 
 
 def why_not_channels_last(module: nn.Module, batches: Sequence[Batch], loss: Loss) -> str:
-    """Why the model must not be computed channels last; empty where it may.
+    """Why the model must not be computed channels last; empty if it may.
 
-    The first of the batches that the model takes is used. A model that takes none is a ConfigError. The module is used
-    up; the caller's random state is not.
+    The first batch that the model accepts is used; if it accepts none, a ConfigError is raised. The module is changed;
+    the caller's random state is not.
     """
     with torch.random.fork_rng(devices=[]), warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # training gives them again
+        warnings.simplefilter("ignore")  # training gives these warnings again
         batch, expected = _in_own_layout(module, batches, loss)
         try:
             differing = _differing(_passes(FlatModule(module, channels_last=True), batch, loss), expected)
@@ -63,7 +63,7 @@ def why_not_channels_last(module: nn.Module, batches: Sequence[Batch], loss: Los
 
 
 def _same_in_float64(module: nn.Module, batch: Batch, loss: Loss) -> bool:
-    """So that it was rounding, which a deep model may make a thousand times larger, and nothing else."""
+    """Whether the difference is only rounding, which a deep model may amplify a thousand times."""
     exact = torch.float64
     inputs, targets = (part.to(exact) if part.is_floating_point() else part for part in batch)
     try:
@@ -75,7 +75,7 @@ def _same_in_float64(module: nn.Module, batch: Batch, loss: Loss) -> bool:
 
 
 def _in_own_layout(module: nn.Module, batches: Sequence[Batch], loss: Loss) -> tuple[Batch, list[_Pass]]:
-    """The first batch that the model takes in PyTorch's own layout, and what comes of it."""
+    """The first batch that the model accepts in PyTorch's own layout, and its results."""
     bound = FlatModule(module)
     for batch in batches[:-1]:
         try:
@@ -93,7 +93,7 @@ def _in_own_layout(module: nn.Module, batches: Sequence[Batch], loss: Loss) -> t
 def _passes(bound: FlatModule, batch: Batch, loss: Loss) -> list[_Pass]:
     """One pass as in training, but without dropout, and one as in evaluation.
 
-    Gradients are those of the first pass, or where it drew random numbers, of the second.
+    Gradients are those of the first pass, or, if it drew random numbers, of the second.
     """
     module, initial = bound.module, bound.collect()
     try:
@@ -131,7 +131,7 @@ def _pass(bound: FlatModule, batch: Batch, loss: Loss, backward: bool) -> _Pass:
 
 
 def _differing(ours: list[_Pass], theirs: list[_Pass]) -> str:
-    """What differs by more than rounding; empty where nothing does."""
+    """What differs by more than rounding; empty if nothing does."""
     for one, other in zip(ours, theirs, strict=True):
         if not (one.drew or other.drew):
             for kind in ("outputs", "gradients", "buffers"):

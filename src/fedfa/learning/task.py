@@ -1,4 +1,4 @@
-"""A learning task: every client's data, a model, how to train it locally and how to judge it."""
+"""A learning task: every client's data, a model, its local training and its evaluation."""
 
 import hashlib
 import json
@@ -24,7 +24,7 @@ from fedfa.strategies.vectors import Vector
 Data = tuple[Tensor, Tensor] | Dataset[Any]
 EVALUATION_BATCH = 1024
 PROBED_EXAMPLES = 8
-"""So many show whether a model may be computed channels last; a model that insists is given a whole batch."""
+"""Examples to try whether a model may be computed channels last; some models need a whole batch."""
 
 
 def accuracy(outputs: Tensor, targets: Tensor) -> Tensor:
@@ -35,9 +35,9 @@ def accuracy(outputs: Tensor, targets: Tensor) -> Tensor:
 class Task:
     """Data, model, local training and evaluation.
 
-    ``model`` makes a new ``nn.Module``; ``clients`` holds one data set per client and ``test`` the one to judge by,
-    each a pair of tensors (inputs, targets) or a map-style ``Dataset`` of such pairs, read once. ``loss`` and
-    ``metric`` take (outputs, targets); the metric is what runs report as accuracy, and is averaged over examples.
+    ``model`` makes a new ``nn.Module``. ``clients`` holds one data set per client, and ``test`` is the test set. Each
+    is a pair of tensors (inputs, targets) or a map-style ``Dataset`` of such pairs, read once. ``loss`` and ``metric``
+    take (outputs, targets). Runs report the metric as accuracy, averaged over examples.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class Task:
         self.local = local or LocalTraining()
         self.name = name
         self.prepared: dict[Any, Any] = {}
-        """What an executor has made ready for this task: runs of the same task share it."""
+        """What an executor has prepared for this task; runs of the same task share it."""
         data = [_tensors(client, f"clients[{number}]") for number, client in enumerate(clients)]
         self.inputs = torch.cat([inputs for inputs, _ in data])
         self.targets = torch.cat([targets for _, targets in data])
@@ -68,7 +68,7 @@ class Task:
         self._starts = np.cumsum([0, *self.sizes])
         self.test_inputs, self.test_targets = _tensors(test, "test")
         self.channels_last: bool | None = None
-        """The memory layout in which this task's models are computed; None until it is first asked for, then tried."""
+        """The memory layout in which this task's models are computed; None until the first use, which tries it."""
 
     @property
     def num_clients(self) -> int:
@@ -83,7 +83,7 @@ class Task:
         return module.train()
 
     def layout(self, module: nn.Module) -> Layout:
-        """How flat vectors of this task's models are laid out, the same for every seed and every executor."""
+        """The layout of flat vectors of this task's models, the same for every seed and every executor."""
         if self.channels_last is None:
             self.channels_last = self._try_channels_last(module)
         return Layout.of(module, self.channels_last)
@@ -111,7 +111,7 @@ class Task:
         return Initial(layout.pack(module).numpy(), layout.num_trainable, sum(p.numel() for p in _frozen(module)))
 
     def state_dict(self, vector: Vector, seed: int) -> dict[str, Tensor]:
-        """The model's tensors by name, with these values; what is frozen in it has those of the seed."""
+        """The model's tensors by name, with these values; frozen tensors have the seed's values."""
         bound = self.flat_module(self.build(seed))
         bound.load(torch.as_tensor(vector))
         return bound.module.state_dict()
@@ -122,7 +122,7 @@ class Task:
         return [row[:size] for row, size in zip(table, sizes, strict=True)]
 
     def batch_table(self, seed: int, client: int, nth: int, epochs: int) -> tuple[Tensor, list[int]]:
-        """The same as the rows of one table, short ones filled up with zeros; and how much of each row counts."""
+        """The same as the rows of one table, short rows padded with zeros; and the length of each row."""
         count, width = self.sizes[client], self.local.batch_size
         sizes = self.local.batch_sizes(count)
         table = np.zeros((epochs, len(sizes) * width), np.int64)
@@ -130,7 +130,7 @@ class Task:
         return torch.from_numpy(table.reshape(-1, width)), sizes * epochs
 
     def digest(self, seed: int) -> str:
-        """Changes with the data, who holds it, or the initial model, with what is frozen in it."""
+        """Changes with the data, its split, or the initial model, frozen weights included."""
         state = hashlib.blake2b(json.dumps(self.sizes).encode(), digest_size=16)
         module = self.build(seed)
         data = (self.inputs, self.targets, self.test_inputs, self.test_targets)
@@ -152,7 +152,7 @@ class Task:
 
 
 class Evaluator:
-    """Judges flat models on a task's test data."""
+    """Evaluates flat models on a task's test data."""
 
     def __init__(self, task: Task, module: nn.Module, device: Device = CPU) -> None:
         self._task, self._device = task, device

@@ -1,1 +1,1 @@
-"""From finished runs to a page one can read: tables, figures and the report itself."""
+"""From finished runs to a readable page: tables, figures and the report itself."""

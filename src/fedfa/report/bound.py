@@ -1,4 +1,4 @@
-"""The convergence bound of a run as a table, and in words that help to set the next one."""
+"""The convergence bound of a run as a table, and in sentences that help to choose the next settings."""
 
 import math
 
@@ -23,7 +23,7 @@ def at_most(value: float) -> str:
 def rows(e: Estimate) -> list[tuple[str, str, str]]:
     """Symbol, value, what it is."""
     s, c, bound = e.setting, e.constants, theory.theorem1(e.setting)
-    least = "0, which cross-entropy is never below" if c.least_is_known else "the smallest f met, so the gap is too low"
+    least = "0, the lower bound of cross-entropy" if c.least_is_known else "the smallest f seen, so the gap is too low"
     waits = s.max_staleness - e.staleness - 1
     window = f", and {waits:.0f} in the window" if waits else ""
     all_in_one = "" if s.local_variance else ": a batch holds all of its data"
@@ -70,7 +70,7 @@ def as_rich(e: Estimate) -> Table:
 
 
 def words(e: Estimate) -> list[str]:
-    """What follows, a line each; nothing of it is more certain than the constants."""
+    """The conclusions, a line each; they are only as certain as the constants."""
     return [
         *([f"Assumed: {'; '.join(e.assumed)}."] if e.assumed else []),
         *([f"Replayed accuracies lie {e.apart:.1g} from the recorded ones: another machine."] if e.apart else []),
@@ -81,7 +81,7 @@ def words(e: Estimate) -> list[str]:
 
 
 def _verdict(e: Estimate) -> str:
-    """What the bound is worth for this run."""
+    """How useful the bound is for this run."""
     losses, s = e.constants.losses, e.setting
     if not e.constants.finite:
         bad = [version for version, norm in zip(e.versions, e.constants.norms, strict=True) if not math.isfinite(norm)]
@@ -92,13 +92,13 @@ def _verdict(e: Estimate) -> str:
     fall = f"f went from {short(losses[0])} to {short(losses[-1])}"
     if not e.settled:
         return (
-            f"The run did not settle: {fall}. G and the bound grow with the iterates and say nothing; the constants "
-            "are those of where it went."
+            f"The run did not settle: {fall}. G and the bound grow with the iterates and have no meaning; the "
+            "constants are those along its path."
         )
     if theory.step_condition(s) > 1:
         return (
             f"The theorem does not apply: eta_g eta_l Q L is {short(theory.step_condition(s))}, above 1 (it would ask "
-            f"for local.lr up to {at_most(s.local_lr / theory.step_condition(s))}). The run settled all the same: "
+            f"for local.lr up to {at_most(s.local_lr / theory.step_condition(s))}). The run settled nevertheless: "
             f"{fall}."
         )
     bound, measured = theory.theorem1(s).total, e.mean_norm
@@ -123,28 +123,28 @@ def _steps(e: Estimate) -> str:
     if e.from_bases:
         if s.server_lr <= 1:
             steady = (
-                "A mean of models, on a quadratic, is steady whatever M_c and K while the clients are: local.lr below "
+                "A mean of models, on a quadratic, is steady for any M_c and K if the clients are: local.lr below "
                 f"2/L = {at_most(2 / s.smoothness)}, now {short(s.local_lr)}."
             )
         else:
             steady = (
-                "Steps from the bases, on a quadratic, are steady whatever M_c and K while eta_g times the share of "
-                f"its way to the minimum that a client goes is below 2: now {short(s.server_lr)} times "
+                "Steps from the bases, on a quadratic, are steady for any M_c and K if eta_g times the share of its "
+                f"way to the minimum that a client goes is below 2: now {short(s.server_lr)} times "
                 f"{short(theory.reach(s))}."
             )
-        return f"{steady} By the same constants a rule that adds differences to the model may weigh each {limit}."
+        return f"{steady} With these constants, a rule that adds differences to the model may weigh each {limit}."
     reached = theory.generation_reach(s, c, e.weight)
     if reached <= 1:
-        judged = "no more than a round of FedAvg may, and what late differences bear on a quadratic"
+        judged = "at most a round of FedAvg, and stable with late differences on a quadratic"
     elif reached <= math.pi / 2:
-        judged = "more than a round of FedAvg, within what late differences bear on a quadratic (about 1.6)"
+        judged = "more than a round of FedAvg, but stable with late differences on a quadratic (up to about 1.6)"
     else:
-        judged = "more than late differences bear on a quadratic (about 1.6)"
-        judged += "; this run bore it, for L is that of the sharpest place it met" if e.settled else ""
+        judged = "unstable with late differences on a quadratic (above about 1.6)"
+        judged += "; this run was stable, because L is from its sharpest point" if e.settled else ""
     return (
-        f"One generation of clients (M_c = {c}), none aware of the others, together goes {short(reached)} times the "
+        f"One generation of clients (M_c = {c}), without each other's work, together goes {short(reached)} times the "
         f"way to their minima: {judged}. To stay at 1, weigh a difference {limit}, now {short(e.weight)}; or, at this "
-        f"weight, take local.lr up to {at_most(theory.largest_local_lr(s, c, e.weight))}, now {short(s.local_lr)}."
+        f"weight, set local.lr up to {at_most(theory.largest_local_lr(s, c, e.weight))}, now {short(s.local_lr)}."
     )
 
 

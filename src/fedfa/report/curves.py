@@ -1,4 +1,4 @@
-"""Accuracy over time, updates or rounds: the mean of several seeds, told honestly."""
+"""Accuracy over time, updates or rounds: the mean of several seeds, with their spread."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -32,7 +32,7 @@ class Curve:
 
 
 def curve(run: Run, against: str) -> Curve | None:
-    """None where nothing was evaluated."""
+    """None if nothing was evaluated."""
     found = run.evaluations.filter(pl.col("accuracy").is_finite())
     if not len(found):
         return None
@@ -43,7 +43,7 @@ def curve(run: Run, against: str) -> Curve | None:
 
 
 def accuracy_figure(runs: Sequence[Run], against: str = "seconds", target: float | None = None) -> Figure:
-    """Mean accuracy of each label as far as all its seeds went, and each seed's own way from there."""
+    """Mean accuracy of each label up to the end of its shortest run, and each seed's own curve after that."""
     check(against in AXES, "against", against, f"must be one of {', '.join(AXES)}")
     palette = colours(run.label for run in runs)
     bands: list[Layer] = []

@@ -1,4 +1,4 @@
-"""The figures of the report, from runs to plain data; the two longer ones live in ``curves`` and ``timeline``."""
+"""The figures of the report, from runs to plain data; the two longer ones are in ``curves`` and ``timeline``."""
 
 from collections.abc import Sequence
 
@@ -41,7 +41,7 @@ MOST_BINS = 60
 
 
 def time_to_target_figure(runs: Sequence[Run], target: float) -> Figure:
-    """The fastest on top; hatched where some seeds never got there, for the mean then leaves out the worst."""
+    """The fastest on top; hatched if some seeds never reached the target, because the mean then omits the worst."""
     groups = by_label(runs)
     palette = colours(groups)
     rows = sorted(summarise(runs, target), key=_slowness)
@@ -105,7 +105,7 @@ def _target_bar(
 
 
 def staleness_figure(runs: Sequence[Run]) -> Figure:
-    """One histogram per label, each on its own floor: with many labels, bars side by side would be too thin."""
+    """One histogram per label, each in its own row: with many labels, bars side by side would be too thin."""
     groups = by_label(runs)
     palette = colours(groups)
     values = {
@@ -124,7 +124,7 @@ def staleness_figure(runs: Sequence[Run]) -> Figure:
         if len(found):
             layers += _histogram(label, found, width, bins + open_end, floor, palette[label])
     each = "value" if width == 1 else f"{width} values"
-    rest = f" The last bar holds all from {bins * width} on." if open_end else ""
+    rest = f" The last bar holds all values from {bins * width} on." if open_end else ""
     return Figure(
         name="staleness",
         title="Staleness of accepted updates",
@@ -142,7 +142,7 @@ def staleness_figure(runs: Sequence[Run]) -> Figure:
 
 
 def _histogram(label: str, values: np.ndarray, width: int, bins: int, floor: float, colour: str) -> Sequence[Layer]:
-    """Bars of this many bins; the last also holds what lies beyond it."""
+    """Bars of this many bins; the last one also holds all larger values."""
     shares = np.bincount(np.minimum(values // width, bins - 1), minlength=bins) / len(values)
     used = np.flatnonzero(shares)
     peak = int(shares.argmax())
@@ -162,7 +162,7 @@ def _histogram(label: str, values: np.ndarray, width: int, bins: int, floor: flo
 
 
 def label_figure(clients: pl.DataFrame, seed: int) -> Figure:
-    """Who holds which labels: a bubble per (client, label)."""
+    """The labels of each client: a bubble per (client, label)."""
     clients = clients.sort("client", "label")
     held = clients["client"].unique(maintain_order=True)
     shown = clients.filter(pl.col("client").is_in(held.head(MOST_CLIENTS).implode()), pl.col("examples") > 0)

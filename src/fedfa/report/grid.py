@@ -10,7 +10,7 @@ from rich.text import Text
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """Rows of text; the first column names the row. ``caption`` tells how to read it."""
+    """Rows of text; the first column names the row. ``caption`` explains how to read it."""
 
     title: str
     headers: tuple[str, ...]

@@ -44,7 +44,7 @@ def _axis(title: str, span: tuple[float, float] | None, log: bool) -> dict[str, 
 
 
 def _place(value: float, log: bool) -> float:
-    """plotly.js wants ranges and annotations of a logarithmic axis as exponents, but traces and shapes as they are."""
+    """plotly.js needs ranges and annotations of a logarithmic axis as exponents, traces and shapes as plain values."""
     return math.log10(value) if log else value
 
 
@@ -103,7 +103,7 @@ def _value(unit: str) -> str:
 
 
 def _boxes(layer: Boxes) -> dict[str, Any]:
-    """Horizontal bars that start anywhere and have any thickness are rectangles."""
+    """Horizontal bars with any start and any thickness are rectangles."""
     marker: dict[str, Any] = {"color": layer.colour, "line": {"color": "#ffffff", "width": 0.4}}
     if layer.hatched:
         pattern = {"shape": "/", "size": 5, "solidity": 0.35, "fillmode": "replace"}
@@ -158,5 +158,5 @@ def _annotations(layer: Layer, figure: Figure) -> list[dict[str, Any]]:
 
 
 def _text(text: str) -> str:
-    """plotly.js reads a little HTML in every text, and mathematics between two dollar signs."""
+    """plotly.js interprets some HTML in every text, and mathematics between two dollar signs."""
     return html.escape(text, quote=False).replace("$", "&#36;").replace("\n", "<br>")

@@ -1,4 +1,4 @@
-"""One HTML file that tells the whole story of some runs, offline, and the same figures for paper beside it."""
+"""One HTML file with all results of some runs, which works offline, and the same figures as files for print."""
 
 import math
 from collections.abc import Sequence
@@ -25,8 +25,8 @@ from fedfa.runs.run import Run
 def write_report(runs: Sequence[Run], folder: Path | str, target: float | None = None, command: str = "") -> Path:
     """Write ``report.html`` and ``figures/*.pdf, *.png`` into the folder; returns the page.
 
-    ``target`` is an accuracy between 0 and 1; by default the one that a run's manifest names, if any. ``command``
-    is what redoes the runs; by default what their manifests say.
+    ``target`` is an accuracy between 0 and 1; by default the one in a run's manifest, if any. ``command`` is the
+    command that repeats the runs; by default the one in their manifests.
     """
     require(len(runs) > 0, "no runs: a report needs at least one finished run")
     if target is None:
@@ -70,7 +70,7 @@ def render(runs: Sequence[Run], figures: Sequence[Figure], target: float | None,
 
 
 def offline_page(template: Template, title: str, figures: Sequence[Figure], **values: Any) -> str:
-    """A page that needs nothing but itself, from a template that extends ``offline.html``."""
+    """A self-contained page, from a template that extends ``offline.html``."""
     drawings = {figure.name: as_plotly(figure) for figure in figures}
     return template.render(title=title, figures=figures, drawings=drawings, plotly=plotly(), **values)
 
@@ -96,7 +96,7 @@ def _clock(runs: Sequence[Run]) -> str:
 
 
 def travelling(runs: Sequence[Run]) -> str:
-    """How much of the model an update carries, as a sentence; empty where that is all of it."""
+    """The share of the model that an update contains, as a sentence; empty if it is all of it."""
     manifests = [run.manifest for run in runs if run.manifest.get("num_frozen", 0) > 0]
     sizes = sorted({(manifest["num_parameters"], manifest["num_frozen"]) for manifest in manifests})
     return " ".join(
@@ -128,9 +128,9 @@ def verdict(rows: Sequence[StrategyRow], target: float | None) -> str:
 
 
 def _too_close(first: StrategyRow, others: Sequence[StrategyRow]) -> str:
-    """Who was not clearly slower: seed by seed, by no more than the standard deviation of how much it was slower.
+    """Strategies that were not clearly slower: the mean difference over seeds is at most its standard deviation.
 
-    Seeds differ more in difficulty than strategies do, and the same seed is as difficult for all.
+    Compared seed by seed: seeds differ more in difficulty than strategies do, and a seed is as difficult for all.
     """
     near = []
     for row in others:

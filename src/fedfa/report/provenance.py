@@ -1,4 +1,4 @@
-"""The part of the page that lets someone else redo the runs: settings, versions, commands."""
+"""The part of the page with everything needed to repeat the runs: settings, versions, commands."""
 
 import json
 from collections.abc import Sequence
@@ -30,13 +30,13 @@ class Ending:
 
 @dataclass(frozen=True, slots=True)
 class Provenance:
-    """What ``provenance.html`` shows."""
+    """The data of ``provenance.html``."""
 
     commands: list[str]
     strategies: list[tuple[str, str]]
-    """By label: the settings that set this strategy apart."""
+    """By label: the settings that differ between strategies."""
     shared_settings: str
-    """What all strategies have the same."""
+    """Settings that all strategies share."""
     weather: list[Group]
     executor: list[Group]
     machine: list[Group]
@@ -45,11 +45,11 @@ class Provenance:
     endings: list[Ending]
     fold_endings: bool
     configuration: str
-    """The resolved experiment as JSON, as far as the runs have the same; empty where there is none."""
+    """The part of the resolved experiment that all runs share, as JSON; empty if there is none."""
 
 
 def provenance(runs: Sequence[Run], command: str) -> Provenance:
-    """Settings that differ, settings that do not, where it ran, how it ended, and the command."""
+    """Settings that differ, shared settings, the machine, the endings, and the command."""
     groups = by_label(runs)
     firsts = [group[0] for group in groups.values()]
     recorded = dict.fromkeys(text for run in runs if (text := run.manifest.get("command")))
@@ -90,7 +90,7 @@ def _ending(run: Run) -> Ending:
 
 
 def shared(settings: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """The part that is the same in all of these nested settings."""
+    """The part that all of these nested settings share."""
     first, *others = settings
     same: dict[str, Any] = {}
     for key, value in first.items():

@@ -1,6 +1,6 @@
-"""What a figure is, as plain data: described once, drawn by ``static`` (matplotlib) and ``interactive`` (plotly).
+"""A figure as plain data: described once, drawn by ``static`` (matplotlib) and ``interactive`` (plotly).
 
-Few shapes suffice, so that the two drawings cannot drift apart: whatever a figure shows is one of these.
+There are only these few shapes, so that the two drawings always show the same.
 """
 
 from collections.abc import Iterable
@@ -28,7 +28,7 @@ class Line:
     listed: bool = True
     """Whether the legend names it."""
     unit: str = " %"
-    """What stands behind its values on a screen."""
+    """The unit after its values on a screen."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +93,7 @@ Layer = Line | Band | Rule | Boxes | Dots | Note
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One figure. ``caption`` tells in a line or two how to read it."""
+    """One figure. ``caption`` explains in a line or two how to read it."""
 
     name: str
     title: str
@@ -104,12 +104,12 @@ class Figure:
     x_range: tuple[float, float] | None = None
     y_range: tuple[float, float] | None = None
     y_ticks: tuple[tuple[float, str], ...] = ()
-    """Where the vertical axis holds names: (position, name). Empty: an axis of numbers."""
+    """Names on the vertical axis: (position, name). Empty: an axis of numbers."""
     x_log: bool = False
     y_log: bool = False
     """Logarithmic axes; ranges are still given as plain numbers."""
     height: int = 420
-    """In CSS pixels; a hundredth of it in inches on paper."""
+    """In CSS pixels; 100 of them are an inch on paper."""
     legend: bool = False
 
 
@@ -119,7 +119,7 @@ PALETTE = (
     "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#882255", "#999933", "#332288", "#7f7f7f",
     "#aa4499", "#ddcc77", "#661100", "#000000", "#117733", "#cc6677",
 )  # fmt: skip
-"""Okabe and Ito's colours without black and yellow, then Tol's; told apart with every common colour blindness."""
+"""Okabe and Ito's colours without black and yellow, then Tol's; distinguishable with every common colour blindness."""
 
 WAITING = "#9aa1aa"
 NOT_TAKEN = "#3b3b3b"
@@ -140,7 +140,7 @@ _USUAL = {
 
 
 def colours(labels: Iterable[str]) -> dict[str, str]:
-    """A colour per label: the usual names have theirs in every report, others take the ones left, by name."""
+    """A colour per label: the usual names have a fixed one in every report, others get the remaining ones, by name."""
     names = sorted(set(labels))
     chosen = {name: PALETTE[_USUAL[name.lower()]] for name in names if name.lower() in _USUAL}
     others = [name for name in names if name not in chosen]
@@ -157,12 +157,12 @@ def by_label(runs: Iterable[Run]) -> dict[str, list[Run]]:
 
 
 def clock_of(runs: Iterable[Run]) -> str:
-    """What the times of these runs are: virtual, of the wall clock, or some of each."""
+    """The clock of these runs' times: virtual, wall, or both."""
     return " or ".join(sorted({run.manifest.get("clock", "virtual") for run in runs}))
 
 
 def stacked(label: str) -> str:
-    """A label such as ``fedfa-param:window=10`` on lines of its own, for narrow places."""
+    """A label such as ``fedfa-param:window=10``, broken into lines for narrow places."""
     return label.replace(":", "\n")
 
 
@@ -172,7 +172,7 @@ def numbers(values: ArrayLike) -> Numbers:
 
 
 def number(value: float, beside: float | None = None) -> str:
-    """About three digits, or as fine as the number ``beside`` it; no exponents, thousands separated."""
+    """About three digits, or as many decimals as the number ``beside`` it; no exponents, thousands separated."""
     size = abs(value if beside is None else beside)
     return f"{value:,.{0 if size >= 100 else 1 if size >= 10 else 2}f}"
 

@@ -1,4 +1,4 @@
-"""Figures on paper: matplotlib, by objects only, so that nothing a caller does with pyplot is touched."""
+"""Figures on paper: matplotlib's object interface only, so that a caller's pyplot state does not change."""
 
 import math
 import warnings
@@ -16,12 +16,12 @@ from fedfa.report.shapes import OUTLINE, Band, Boxes, Dots, Figure, Layer, Line,
 
 WIDTH = 8.0
 TITLE_WIDTH = 72
-"""Letters of a title to a line."""
+"""Letters of a title per line."""
 GREY = "#808080"
 
 
 def draw(figure: Figure) -> Sheet:
-    """The figure as matplotlib draws it; without the caption, which belongs into the text around it."""
+    """The figure, drawn by matplotlib; without the caption, which belongs in the text around it."""
     sheet = Sheet(figsize=(WIDTH, figure.height / 100), layout="constrained")
     axes = sheet.add_subplot()
     _fill(axes, figure)
@@ -143,5 +143,5 @@ def _short(value: float) -> str:
 
 
 def _plain(text: str) -> str:
-    """matplotlib would read what stands between two dollar signs as mathematics."""
+    """matplotlib would interpret text between two dollar signs as mathematics."""
     return text.replace("$", r"\$")

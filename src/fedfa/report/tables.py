@@ -1,4 +1,4 @@
-"""The runs of a comparison in one row per label, for the terminal, the page and JSON."""
+"""The runs of a comparison as one row per label, for the terminal, the page and JSON."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,18 +17,18 @@ BASELINE = "fedavg"
 
 @dataclass(frozen=True, slots=True)
 class StrategyRow:
-    """One label over its seeds. What is unknown is None, so that JSON stays valid."""
+    """One label over its seeds. Unknown values are None, so that JSON stays valid."""
 
     label: str
     weight: float | None
-    """What one client's difference counts in the model, all told; None where the rule is no sum of differences."""
+    """The total weight of one client's difference in the model; None if the rule is not a sum of differences."""
     clock: str
-    """virtual, or wall where clients are real."""
+    """virtual, or wall if clients are real."""
     seeds: int
     reached: int
     """Seeds that reached the target."""
     times: Mapping[int, float]
-    """Seconds of that clock to the target, of each seed that reached it."""
+    """Seconds of that clock to the target, for each seed that reached it."""
     time_mean: float | None
     """Their mean, over the seeds that reached it (so are the next three)."""
     time_sd: float | None
@@ -50,12 +50,12 @@ class StrategyRow:
         return self.reached == self.seeds
 
     def times_over(self, other: "StrategyRow") -> list[float]:
-        """How many times as long as the other it took, for each seed that got there with both."""
+        """Its time over the other's, for each seed that reached the target with both."""
         return seed_by_seed(self.times, other.times)
 
 
 def seed_by_seed(times: Mapping[int, float | None], others: Mapping[int, float | None]) -> list[float]:
-    """Times over others, for each seed that has both."""
+    """Ratios of times, for each seed that has both."""
     pairs = [(time, others.get(seed)) for seed, time in times.items()]
     return [time / other for time, other in pairs if time and other]
 
@@ -105,7 +105,7 @@ def _mean(values: Iterable[float | None]) -> float | None:
 
 
 def deviation(values: Iterable[float | None]) -> float | None:
-    """Over seeds, as a sample; one value has none."""
+    """Sample standard deviation over seeds; None for one value."""
     known = _known(values)
     return stdev(known) if len(known) > 1 else None
 
@@ -121,7 +121,7 @@ def _ratio(baseline: Sequence[float | None], times: Sequence[float | None]) -> f
 
 
 def percent(value: float) -> str:
-    """An accuracy as one writes a target: 0.8 is "80 %", 0.825 is "82.5 %"."""
+    """An accuracy in the form of a target: 0.8 is "80 %", 0.825 is "82.5 %"."""
     return f"{100 * value:.4g} %"
 
 
@@ -132,7 +132,7 @@ def headers(target: float | None) -> tuple[str, ...]:
 
 
 def cells(row: StrategyRow, target: float | None) -> tuple[str, ...]:
-    """A row as text, mean ± sd; a second line says what a number leaves out."""
+    """A row as text, mean ± sd; a second line says which seeds a number leaves out."""
     to_target = () if target is None else _target_cells(row)
     staleness = "–" if row.staleness_mean is None else f"{row.staleness_mean:.1f} / {row.staleness_max}"
     return (
@@ -168,8 +168,8 @@ def accuracy_cell(mean: float | None, sd: float | None = None) -> str:
 def explanation(rows: Sequence[StrategyRow], target: float | None) -> str:
     """How to read the table."""
     text = (
-        "Mean ± standard deviation over seeds; accuracies on the test data; staleness in versions; weight is what one "
-        "client's difference counts in the model, all told (– where the rule is no sum of differences)."
+        "Mean ± standard deviation over seeds; accuracies on the test data; staleness in versions; weight is the total "
+        "weight of one client's difference in the model (– if the rule is not a sum of differences)."
     )
     if target is None:
         return text

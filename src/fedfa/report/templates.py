@@ -11,7 +11,7 @@ OWN = "fedfa.report"
 def templates(package: str = OWN) -> Environment:
     """The templates of a package; they may use those of the report as well.
 
-    Whatever is put into a page is escaped, but for what is marked as ``safe``: styles and scripts.
+    Everything in a page is escaped, except styles and scripts, which are marked as ``safe``.
     """
     loader = ChoiceLoader([PackageLoader(name, "assets") for name in dict.fromkeys((package, OWN))])
     environment = Environment(

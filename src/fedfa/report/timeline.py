@@ -1,4 +1,4 @@
-"""Who trained when: the figure that shows why waiting for the slowest client costs time."""
+"""The training times of all slots: the figure that shows why waiting for the slowest client costs time."""
 
 import math
 from bisect import bisect_right, insort
@@ -20,7 +20,7 @@ THICKNESS = 0.84
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """One answered work order: trained from ``start`` to ``end``; its slot went on at ``free``."""
+    """One answered work order: trained from ``start`` to ``end``; its slot continued at ``free``."""
 
     slot: int
     client: int
@@ -36,7 +36,7 @@ def refills_in_batches(run: Run) -> bool:
 
 
 def free_again(run: Run) -> np.ndarray:
-    """When the slot of each arrival could go on: at its arrival, or at the publication that it waited for."""
+    """When the slot of each arrival could continue: at its arrival, or at the publication that it waited for."""
     seconds = run.updates["seconds"].to_numpy()
     if not refills_in_batches(run) or not len(seconds):
         return seconds
@@ -48,14 +48,14 @@ def free_again(run: Run) -> np.ndarray:
 
 
 def waiting_share(run: Run) -> float:
-    """The share of all slots' time, over the whole run, that was spent on waiting for other clients."""
+    """The share of all slots' time, over the whole run, that was spent waiting for other clients."""
     seconds = run.updates["seconds"].to_numpy()
     total = run.manifest["concurrency"] * max(run.seconds, float(seconds.max(initial=0.0)))
     return float((free_again(run) - seconds).sum()) / total if total else 0.0
 
 
 def segments(run: Run, until: float) -> list[Segment]:
-    """The work handed out before ``until``, each on the slot that had become free last."""
+    """The work handed out before ``until``, each on the slot that became free last."""
     work = run.updates.select("dispatched_seconds", "dispatch", "client", "seconds", "outcome")
     work = work.with_columns(pl.Series("free", free_again(run))).filter(pl.col("dispatched_seconds") < until)
     work = work.sort("dispatched_seconds", "dispatch")
@@ -69,7 +69,7 @@ def segments(run: Run, until: float) -> list[Segment]:
 
 
 def window(runs: Sequence[Run]) -> float:
-    """The time that shows a few rounds of the slowest strategy, but no more work than one can tell apart."""
+    """A time span with a few rounds of the slowest strategy, but not more work than a reader can distinguish."""
     enough, crowded = 0.0, math.inf
     for run in runs:
         slots = run.manifest["concurrency"]
@@ -79,12 +79,12 @@ def window(runs: Sequence[Run]) -> float:
 
 
 def _time_of(run: Run, arrivals: int, otherwise: float) -> float:
-    """Virtual time of the n-th arrival, where there were that many."""
+    """Virtual time of the n-th arrival, if there were that many."""
     return float(run.updates["seconds"][arrivals - 1]) if arrivals <= len(run.updates) else otherwise
 
 
 def timeline_figure(runs: Sequence[Run]) -> Figure:
-    """Slots of every label as lanes, of its first seed: coloured while a client trains, hatched while it waits."""
+    """Slots of every label's first seed as lanes: coloured while a client trains, hatched while the slot waits."""
     groups = by_label(runs)
     palette = colours(groups)
     until = window([group[0] for group in groups.values()])

@@ -15,7 +15,7 @@ from fedfa.files import atomic
 from fedfa.learning.device import CPU, Device, as_array
 
 FORMAT = 4
-"""Raised whenever what a checkpoint holds changes."""
+"""Increased whenever the content of a checkpoint changes."""
 
 
 def hashed(settings: Mapping[str, Any]) -> str:
@@ -24,7 +24,7 @@ def hashed(settings: Mapping[str, Any]) -> str:
 
 
 def write_tree(path: Path, state: Mapping[str, Any]) -> None:
-    """Plain values as JSON, arrays beside them, each once however many entries hold it."""
+    """Plain values as JSON, arrays beside them; a shared array is stored once."""
     arrays: list[np.ndarray] = []
     numbers: dict[int, int] = {}
 
@@ -54,7 +54,7 @@ def write_tree(path: Path, state: Mapping[str, Any]) -> None:
 
 
 def read_tree(path: Path, device: Device = CPU) -> dict[str, Any]:
-    """What ``write_tree`` wrote; vectors go to this device."""
+    """Read what ``write_tree`` wrote; vectors go to this device."""
     try:
         with np.load(path, allow_pickle=False) as file:
             arrays = dict(file)

@@ -1,8 +1,8 @@
-"""A run under way, for others to look at: ``live.json`` in its folder, which ``fedfa watch`` shows.
+"""The state of a run in progress: ``live.json`` in its folder, which ``fedfa watch`` shows.
 
-The file holds a ``Snapshot``. It is rewritten at most once a second and is of bounded size however long the run (see
-``tally.py``); of the clients in flight only those that have been so for the longest are listed. It holds nothing that
-the run itself needs: it is renamed into place but not flushed to disk, and a finished run has none.
+The file holds a ``Snapshot``. It is rewritten at most once a second, and its size is bounded for any length of the run
+(see ``tally.py``); of the clients in flight it lists those that have trained for the longest. The run itself does not
+need it: it is renamed into place but not flushed to disk, and a finished run has none.
 """
 
 import logging
@@ -28,13 +28,13 @@ logger = logging.getLogger("fedfa")
 FILE = "live.json"
 EVERY_SECONDS = 1.0
 RATE_SECONDS = 60.0
-"""Rates are of the last minute."""
+"""Rates are over the last minute."""
 MOST_IN_FLIGHT = 40
-"""So many have room on the page."""
+"""Clients in flight that fit on the page."""
 
 
 class Underway(Protocol):
-    """What is asked of a run under way, simulated or deployed."""
+    """What is needed from a run in progress, simulated or deployed."""
 
     label: str
     seed: int
@@ -42,21 +42,21 @@ class Underway(Protocol):
     record: Recorder
     stop: Stop
     now: float
-    """Virtual seconds since its beginning; of no account where the clock is the wall's."""
+    """Virtual seconds since its beginning; unused if the clock is the wall's."""
     accepted: int
 
     @property
     def in_flight(self) -> Mapping[int, Any]:
-        """By client, in the order in which they were started: things with dispatch, client, started, base_version."""
+        """By client, in the order of dispatch: objects with dispatch, client, started, base_version."""
         ...
 
     def made_with(self) -> Mapping[str, Any]:
-        """The settings; of these ``strategy``, ``task`` and ``num_clients`` are shown."""
+        """The settings; the page shows ``strategy``, ``task`` and ``num_clients``."""
         ...
 
 
 class Mark(NamedTuple):
-    """How far a run was at some time."""
+    """The progress of a run at some time."""
 
     wall_seconds: float
     seconds: float
@@ -67,10 +67,10 @@ class Mark(NamedTuple):
 class Live:
     """Keeps the ``live.json`` of one run up to date.
 
-    ``tick`` is to be called often, also while nothing arrives; it does something once a second. A run whose clients
-    work in real time says ``clock="wall"``: then the wall seconds that ``tick`` is told are the run's own, on which
-    rows and flights were timed, and clients may join. ``record.write_run`` takes the file away; a run that ends before
-    calls ``end``, so that the page can say so.
+    Call ``tick`` often, also while nothing arrives; it acts once a second. A run with real clients passes
+    ``clock="wall"``: then the wall seconds given to ``tick`` are the run's own clock, used for rows and flights, and
+    clients may join. ``store.write_run`` removes the file. A run that stops before its end calls ``end``, so that the
+    page can show it.
     """
 
     def __init__(self, folder: Path, clock: Clock = "virtual") -> None:
@@ -83,7 +83,7 @@ class Live:
         self._wall = 0.0
 
     def tick(self, run: Underway, wall_seconds: float) -> None:
-        """Write the file anew if a second has passed; ``wall_seconds``: how long the run has been computed so far."""
+        """Rewrite the file if a second has passed; ``wall_seconds``: how long the run has been computed so far."""
         if time.monotonic() >= self._due:
             self._due = time.monotonic() + EVERY_SECONDS
             self._wall = wall_seconds
@@ -92,7 +92,7 @@ class Live:
     def end(self, run: Underway, error: str | None) -> None:
         """The run stopped before its end, by this error or, if None, because it was interrupted.
 
-        A run that never began says nothing.
+        A run that never began writes nothing.
         """
         if self._about is not None:
             self._write(run, "interrupted" if error is None else "failed", error or "")
@@ -107,8 +107,8 @@ class Live:
             beside = path.with_name(f".{FILE}")
             beside.write_text(text)
             beside.replace(path)
-        except OSError as error:  # nothing that a run should end for
-            logger.warning("%s: cannot be written (%s); 'fedfa watch' shows nothing new", path, error.strerror)
+        except OSError as error:  # not a reason to end the run
+            logger.warning("%s: cannot be written (%s); 'fedfa watch' shows old data", path, error.strerror)
             self._due = math.inf
 
     def _snapshot(self, run: Underway, about: About, state: State, ended: str) -> Snapshot:
@@ -172,7 +172,7 @@ def over(run: Run) -> Snapshot:
 
 
 def about(made_with: Mapping[str, Any], label: str, seed: int, concurrency: int, clock: Clock) -> About:
-    """What does not change while a run goes, from its settings or its manifest."""
+    """The constant facts of a run, from its settings or its manifest."""
     return About(
         label=label,
         seed=seed,

@@ -1,4 +1,4 @@
-"""Versions and hardware that a number should be quoted with."""
+"""Versions and hardware, to be quoted with every measured number."""
 
 import os
 import platform

@@ -1,4 +1,4 @@
-"""The rows of a run while it goes: one per arrival, one per evaluation."""
+"""The rows of a run in progress: one per arrival, one per evaluation."""
 
 from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple
@@ -12,7 +12,7 @@ OutcomeKind = Literal["accepted", "refused", "failed", "lost"]
 
 
 class Outcome(NamedTuple):
-    """What became of an arrival. Records and journals hold it as one text, "kind" or "kind: reason"."""
+    """The outcome of an arrival. Records and journals hold it as one text, "kind" or "kind: reason"."""
 
     kind: OutcomeKind
     reason: str = ""
@@ -56,9 +56,9 @@ EVALUATION_COLUMNS: dict[str, Any] = {
 
 
 class Table:
-    """Rows of numbers: plain lists while they come in, packed into arrays now and then so that memory stays bounded.
+    """Rows of numbers: new rows are plain lists, packed into arrays from time to time to save memory.
 
-    Everything is held as float64, exact for whole numbers up to 2^53, and gets its own type in the end.
+    All values are float64, exact for whole numbers up to 2^53, and get their own type at the end.
     """
 
     PACK = 8192
@@ -84,7 +84,7 @@ class Table:
         return self._packed[0]
 
     def since(self, start: int) -> list[np.ndarray]:
-        """The rows from number ``start`` on, in pieces, without copying or looking at the ones before."""
+        """The rows from number ``start`` on, in pieces, without copying or reading the earlier ones."""
         self.pack_if_due(rows=256)
         missing, pieces = len(self) - start, []
         for piece in (np.array(self._numbers).reshape(-1, len(self._columns)), *reversed(self._packed)):

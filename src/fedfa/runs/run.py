@@ -1,4 +1,4 @@
-"""A run: its rows, and the questions one asks of them."""
+"""A run: its rows, and methods that answer questions about them."""
 
 import math
 from dataclasses import dataclass, field, replace
@@ -14,7 +14,7 @@ from fedfa.runs.stop import INTERRUPTED, Ending
 
 @dataclass(frozen=True)
 class Run:
-    """A run, as a rule to its end: its rows, and the questions one asks of them."""
+    """A run, usually finished: its rows, and methods that answer questions about them."""
 
     updates: pl.DataFrame
     evaluations: pl.DataFrame

@@ -1,6 +1,6 @@
-"""What is known of a run at one moment, under way or over; ``live.json`` holds one of these as JSON.
+"""The state of a run at one moment, in progress or finished; ``live.json`` holds one of these as JSON.
 
-Lists of one dataclass are written column by column, so that the names stand in the file once and not in every row.
+Lists of one dataclass are written column by column, so that the file has the names once and not in every row.
 """
 
 import json
@@ -77,7 +77,7 @@ class EvaluationPoint:
 
 @dataclass(frozen=True, slots=True)
 class Staleness:
-    """Of accepted updates: a histogram with bins of ``width`` from 0 on, and what it was made of."""
+    """Of accepted updates: a histogram with bins of ``width`` from 0 on, with their sum and maximum."""
 
     width: float
     counts: tuple[float, ...]
@@ -103,7 +103,7 @@ class Totals:
     outcomes: dict[str, int]
     """Arrivals by kind: accepted, refused, failed, lost."""
     reasons: dict[str, int]
-    """Those that were not accepted, by their outcome; rare ones together."""
+    """Arrivals that were not accepted, by outcome; rare ones together."""
     bytes_up: int
     bytes_down: int
     evaluations: tuple[EvaluationPoint, ...]
@@ -122,7 +122,7 @@ class Snapshot:
     ended: str
     """Which limit ended it, or the error that did; empty while it runs."""
     written: float | None
-    """In Unix time; None where it was made from the records of a run that is over."""
+    """In Unix time; None if it was made from the records of a finished run."""
     wall_seconds: float
     """How long it has been computed."""
     seconds: float
@@ -142,7 +142,7 @@ class Snapshot:
 
     @classmethod
     def from_json(cls, text: str) -> "Snapshot":
-        """Raises a ValueError where the text is anything else than a snapshot."""
+        """Raises a ValueError if the text is not a snapshot."""
         return _decode(cls, json.loads(text))
 
 

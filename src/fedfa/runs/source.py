@@ -1,4 +1,4 @@
-"""Which source runs: the commit of the checkout that the package lies in."""
+"""The source of the running code: the commit of the package's checkout."""
 
 import os
 import subprocess
@@ -7,12 +7,12 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parent.parent
 GIT_SECONDS = 5.0
-"""A record is worth more than its commit: a git that takes longer is not waited for."""
+"""Seconds to wait for git: a record must not wait long for its commit."""
 
 
 @cache
 def source_commit(package: Path = PACKAGE) -> str | None:
-    """The commit, with ``-dirty`` where the package's files differ from it; None outside a checkout or without git."""
+    """The commit, with ``-dirty`` if the package's files differ from it; None outside a checkout or without git."""
     root = package.parent.parent
     if package.parent.name != "src" or not (root / ".git").exists():
         return None
@@ -25,7 +25,7 @@ def source_commit(package: Path = PACKAGE) -> str | None:
 
 
 def _git(root: Path, *words: str) -> str:
-    """What git says of the checkout itself, whichever one the caller's environment names."""
+    """Git's output for this checkout, even if the caller's environment names another one."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     done = subprocess.run(
         ["git", "-C", str(root), *words], env=environment, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL,

@@ -1,6 +1,6 @@
-"""What a simulation and a deployment have in common: how far a run is, how good it was, and whether to go on.
+"""What a simulation and a deployment have in common: a run's progress, its evaluations, and the decision to stop.
 
-:class:`fedfa.simulation.engine.Simulation` moves this state on a virtual clock,
+:class:`fedfa.simulation.engine.Simulation` changes this state on a virtual clock,
 :class:`fedfa.deployment.engine.Deployment` on a real one.
 """
 
@@ -56,7 +56,7 @@ class RunState(ABC, Generic[F]):
         initial, self.num_trainable, self.num_frozen = task.initial(seed)
         self.initial: Vector = device.vector(initial)
         self.num_bytes: int = self.initial.nbytes
-        """Of the model, sent in either direction."""
+        """Bytes of the model, sent in either direction."""
         self.record = Recorder()
         self.random = random.Random(keyed(seed, CHOICE))
         self.in_flight: dict[int, F] = {}
@@ -69,7 +69,7 @@ class RunState(ABC, Generic[F]):
         """Why it makes no sense to go on."""
         self.dispatches = 0
         self.unfilled = 0
-        """Clients that the strategy has asked for while nobody was idle."""
+        """Clients that the strategy asked for while no client was idle."""
         self.last_score = (-1, math.nan, math.nan)  # version, accuracy, loss
         self.sound_at = 0
         """Accepted updates when an evaluation last was above the stop's ``diverged_below``."""
@@ -77,7 +77,7 @@ class RunState(ABC, Generic[F]):
     # Arrivals --------------------------------------------------------------------------------------------------------
 
     def take_in(self, flight: F, trained: Trained, failure: Outcome | None = None) -> tuple[Orders, Outcome]:
-        """Give an answer to the strategy, or tell it that none will come (``failure``), and note the arrival."""
+        """Give an answer to the strategy, or report that none will come (``failure``), and record the arrival."""
         strategy, version = self.strategy, self.strategy.version
         orders, outcome = settle(strategy, flight, trained, failure, self.in_flight)
         del self.in_flight[flight.client]
@@ -114,7 +114,7 @@ class RunState(ABC, Generic[F]):
     # Evaluation ------------------------------------------------------------------------------------------------------
 
     def judge(self, seconds: float, meanwhile: Meanwhile) -> None:
-        """Evaluate the newest model, unless that was done, and note the score for this time."""
+        """Evaluate the newest model, unless that was done, and record the score for this time."""
         version, stop = self.strategy.version, self.stop
         if self.last_score[0] != version:
             score = self._evaluator(self.strategy.model, meanwhile)
@@ -137,7 +137,7 @@ class RunState(ABC, Generic[F]):
         """All settings but the seed and the stop, JSON-ready."""
 
     def lasting(self) -> dict[str, Any]:
-        """Those of them that must not change between a run and its continuation."""
+        """The settings that must not change between a run and its continuation."""
         return self.made_with()
 
     @cached_property
@@ -147,7 +147,7 @@ class RunState(ABC, Generic[F]):
 
     @cached_property
     def fingerprint(self) -> str:
-        """Of everything that must not change between a run and its continuation."""
+        """Hash of everything that must not change between a run and its continuation."""
         return hashed(self.lasting() | {"seed": self.seed, "digest": self.digest})
 
     def facts(self, ended: Ending, wall_seconds: float) -> dict[str, Any]:
@@ -172,7 +172,7 @@ class RunState(ABC, Generic[F]):
     # Checkpoints -----------------------------------------------------------------------------------------------------
 
     def common_state(self) -> dict[str, Any]:
-        """What a checkpoint of either engine holds. Models that several flights started from are there once."""
+        """The content of a checkpoint of either engine. A model that several flights started from is stored once."""
         flights = self.in_flight.values()
         return {name: getattr(self, name) for name in _SAVED} | {
             "fingerprint": self.fingerprint,
@@ -185,7 +185,7 @@ class RunState(ABC, Generic[F]):
         }
 
     def restore_common(self, state: Mapping[str, Any]) -> list[dict[str, Any]]:
-        """The counterpart; returns the fields of what was in flight."""
+        """Restore such content; returns the fields of the flights."""
         self.check_same(state["fingerprint"])
         for name in _SAVED:
             setattr(self, name, state[name])
@@ -197,7 +197,7 @@ class RunState(ABC, Generic[F]):
         return [saved | {"base": state["bases"][saved["base_version"]]} for saved in state["flights"]]
 
     def check_same(self, fingerprint: str) -> None:
-        """Raise unless what is to be continued was started with the same settings."""
+        """Raise unless the run to continue was started with the same settings."""
         if fingerprint != self.fingerprint:
             raise RecordError(f"{self.folder}: was started with other settings; resume with the same ones")
 
@@ -205,7 +205,7 @@ class RunState(ABC, Generic[F]):
 def settle(
     strategy: Strategy, flight: StartedFlight, trained: Trained, failure: Outcome | None, in_flight: Mapping[int, Any]
 ) -> tuple[Orders, Outcome]:
-    """Give an answer to the strategy, or tell it that none will come."""
+    """Give an answer to the strategy, or report that none will come."""
     if failure is not None:
         return strategy.lost(flight.client, in_flight), failure
     update = Update(
@@ -217,5 +217,5 @@ def settle(
 
 
 def _without_base(flight: Any) -> dict[str, Any]:
-    """A flight's values, but for the model it started from, which others may share."""
+    """A flight's values, except the model it started from, which others may share."""
     return {field.name: getattr(flight, field.name) for field in fields(flight) if field.name != "base"}

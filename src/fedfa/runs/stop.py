@@ -33,7 +33,7 @@ INTERRUPTED = Ending("interrupted")
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """When a run ends: at whichever comes first."""
+    """When a run ends: at the first limit that it reaches."""
 
     updates: int | None = None
     """Accepted updates."""
@@ -42,11 +42,11 @@ class Stop:
     accuracy: float | None = None
     """An evaluation shows at least this accuracy."""
     wall_seconds: float | None = None
-    """Real seconds; the only one that makes a run depend on the machine."""
+    """Real seconds; the only limit that makes a run depend on the machine."""
     diverged_below: float | None = None
     """No evaluation reaches this accuracy ..."""
     diverged_updates: int | None = None
-    """... for so many accepted updates in a row: the run has diverged. Both or neither."""
+    """... for this many accepted updates in a row: the run has diverged. Set both or neither."""
 
     def __post_init__(self) -> None:
         limits = {f.name: getattr(self, f.name) for f in fields(self)}
@@ -61,7 +61,7 @@ class Stop:
         )
 
     def share_done(self, updates: int, seconds: float, wall_seconds: float = 0.0) -> float:
-        """How much of the way to the nearest limit is behind, 0 to 1; accuracy tells no such thing."""
+        """Progress to the nearest limit, 0 to 1; the accuracy limit does not count."""
         limits = ((updates, self.updates), (seconds, self.seconds), (wall_seconds, self.wall_seconds))
         return min(1.0, max(done / limit if limit else 0.0 for done, limit in limits))
 

@@ -1,4 +1,4 @@
-"""What a run leaves behind, and how it survives a crash.
+"""The files of a run, and how they survive a crash.
 
     runs/<name>/
       config.toml          the resolved experiment, where it came from one
@@ -6,14 +6,13 @@
       evaluations.parquet  one row per evaluation
       clients.parquet      one row per (client, label): examples
       manifest.json        versions, seed, machine, wall time, how it ended
-      unfinished.json      instead of the manifest, where the run was interrupted: the same of its rows so far
+      unfinished.json      instead of the manifest, if the run was interrupted: the same for its rows so far
       checkpoint.npz       only while the run is unfinished
       live.json            only while the run is unfinished: what ``fedfa watch`` shows of it
 
-Every file is written beside its final name, flushed to disk (but for the last) and renamed, so a reader sees all of it
-or none.
-Rows reach ``*.parquet`` at the end, all of them, from memory or from the checkpoint: a resumed run therefore ends in
-the same bytes as one that was never interrupted.
+Every file is written beside its final name, flushed to disk (except the last) and renamed, so a reader sees all of it
+or none. At the end all rows are written to ``*.parquet``, from memory or from the checkpoint. A resumed run therefore
+ends in the same bytes as one that was never interrupted.
 """
 
 import json
@@ -36,7 +35,7 @@ if TYPE_CHECKING:
 
 MADE_WITH = ("strategy", "weather", "task", "num_clients", "local", "stop")
 NEEDED = {*MADE_WITH, "label", "seed", "seconds", "version", "ended", "round_size", "wall_seconds"}
-"""Without these a manifest is not that of a run."""
+"""Keys that every run's manifest has."""
 
 
 MANIFEST, UNFINISHED, CHECKPOINT = "manifest.json", "unfinished.json", "checkpoint.npz"
@@ -47,12 +46,12 @@ def is_finished(folder: Path) -> bool:
 
 
 def is_begun(folder: Path) -> bool:
-    """Whether something of a run is there that has not come to its end."""
+    """Whether the folder has files of a run that is not finished."""
     return not is_finished(folder) and any((folder / name).is_file() for name in (UNFINISHED, CHECKPOINT))
 
 
 def write_run(folder: Path, run: Run) -> None:
-    """Write a run; the manifest last, for its presence means "complete". Of an interrupted run the longest is kept."""
+    """Write a run; the manifest last, for it means "complete". An interrupted run never replaces a longer one."""
     if run.unfinished and _went_farther_before(folder, run):
         return
     with atomic(folder / "updates.parquet") as file:
@@ -70,7 +69,7 @@ def write_run(folder: Path, run: Run) -> None:
 
 
 def _went_farther_before(folder: Path, run: Run) -> bool:
-    """Whether an interrupted run is there that went farther than this one; it may have been begun again."""
+    """Whether the folder has an interrupted run that went further than this one, which may be a restart."""
     try:
         before = read_run(folder, or_unfinished=True)
     except RecordError:
@@ -79,7 +78,7 @@ def _went_farther_before(folder: Path, run: Run) -> bool:
 
 
 def read_run(folder: str | Path, *, or_unfinished: bool = False) -> Run:
-    """Read a finished run; also an interrupted one, as far as it went, if that will do."""
+    """Read a finished run or, if allowed, the rows so far of an interrupted one."""
     folder = Path(folder)
     names = [MANIFEST, UNFINISHED] if or_unfinished else [MANIFEST]
     told_in = next((folder / name for name in names if (folder / name).is_file()), None)
@@ -107,7 +106,7 @@ def read_run(folder: str | Path, *, or_unfinished: bool = False) -> Run:
 
 
 def read_config(folder: Path) -> dict[str, Any]:
-    """The experiment that a run came from; empty where it came from none."""
+    """The experiment of a run; empty if it has none."""
     file = folder / "config.toml"
     return tomllib.loads(file.read_text()) if file.is_file() else {}
 
@@ -140,7 +139,7 @@ def find_run(folder: str | Path) -> Run:
 
 
 def _told_apart(runs: list[Run]) -> list[Run]:
-    """Runs of one label are its seeds; where they differ in more than the seed, each gets its folder's name."""
+    """Runs of one label are its seeds; if they differ in more than the seed, each label gets its folder's name."""
     settings: dict[str, set[str]] = {}
     seeds: dict[str, list[int]] = {}
     for run in runs:

@@ -1,7 +1,7 @@
-"""What ``live.json`` tells of a run's rows, summed up as they come.
+"""Sums over a run's rows for ``live.json``, updated as rows come in.
 
-Nothing here grows with the number of rows: curves are thinned, histograms grow coarser, and of the arrivals only the
-last are kept.
+Nothing here grows with the number of rows: curves are thinned, histograms become coarser, and only the last arrivals
+are kept.
 """
 
 import math
@@ -25,7 +25,7 @@ _SCORES = [list(EVALUATION_COLUMNS).index(name) for name in ("updates", "seconds
 
 
 class Tally:
-    """Sums over a run's rows: each row is looked at once, and nothing here grows with their number."""
+    """Sums over a run's rows: each row is read once, and nothing here grows with their number."""
 
     def __init__(self) -> None:
         self.arrivals = self.evaluated = 0
@@ -119,7 +119,7 @@ class Tally:
 
 
 class Bins:
-    """Sums in equal bins from 0 on; all grow twice as wide whenever a number lies beyond the last."""
+    """Sums in equal bins from 0 on; the bin width doubles whenever a number lies beyond the last bin."""
 
     def __init__(self, rows: int, width: float) -> None:
         self.width, self.counts = width, np.zeros((rows, MOST_BINS))

@@ -1,4 +1,4 @@
-"""How seconds, or bytes per second, are spread over clients: each is given the number at its own draw in (0, 1)."""
+"""Distributions of seconds, or bytes per second, over clients: each client gets the value at its own draw in (0, 1)."""
 
 import json
 import math
@@ -30,7 +30,7 @@ class Constant:
 
 @dataclass(frozen=True, slots=True)
 class Uniform:
-    """Evenly between two numbers."""
+    """Uniform between two numbers."""
 
     low: float = 1.0
     high: float = 10.0
@@ -135,7 +135,7 @@ class Trace:
         check(self.scale > 0, "scale", self.scale, "must be above 0")
 
     def resolved(self) -> "Trace":
-        """The same with the numbers of its file, which is not needed from then on."""
+        """The same with the numbers from its file, which is then no longer needed."""
         if not self.file:
             return self
         try:
@@ -167,7 +167,7 @@ class Phones:
     """
 
     median: float = 5.0
-    """Seconds of the phone in the middle."""
+    """Seconds of the median phone."""
     kind: Literal["phones"] = "phones"
 
     def __post_init__(self) -> None:
@@ -181,7 +181,7 @@ class Phones:
 
 @cache
 def phones() -> dict[str, Any]:
-    """What is known of real phones and their links."""
+    """The data on real phones and their links."""
     return json.loads((files("fedfa.simulation") / "phones.json").read_text())
 
 

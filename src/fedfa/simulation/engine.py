@@ -32,7 +32,7 @@ from fedfa.strategies.base import Strategy
 logger = logging.getLogger("fedfa")
 
 NOBODY = -1
-"""Stands for a client in heap entries that only wake the engine up."""
+"""Stands for a client in heap entries that only wake the engine."""
 UNANSWERED = Outcome("lost", "no answer in time")
 
 
@@ -72,7 +72,7 @@ class Simulation(SimulationState):
 
     def run(self, resume: bool = False) -> Run:
         thresholds = gc.get_threshold()
-        gc.freeze()  # what exists by now stays: collections need not look at it again and again
+        gc.freeze()  # objects that exist now stay: garbage collections need not scan them repeatedly
         gc.set_threshold(max(20_000, thresholds[0]), *thresholds[1:])
         try:
             with np.errstate(over="ignore"):  # a client's absurd numbers are refused, not warned about
@@ -124,7 +124,7 @@ class Simulation(SimulationState):
     def _arrive(self) -> None:
         """Handle the next event."""
         if not self.heap:
-            raise EngineError(f"{self.label}: nobody is training and the strategy starts nobody; check its refill")
+            raise EngineError(f"{self.label}: no client is training and the strategy starts none; check its refill")
         seconds, dispatch, client = heappop(self.heap)
         if client == NOBODY:
             self.now, self.wake_at = seconds, math.inf
@@ -194,7 +194,7 @@ class Simulation(SimulationState):
             self.executor.submit(flight)
 
     def _recall(self, client: int) -> None:
-        """Let a client report at the end of the local epoch it is in, its first at the earliest."""
+        """Let a client report at the end of its current local epoch, its first at the earliest."""
         flight = self.in_flight.get(client)
         if flight is None or flight.delay.lost:
             return

@@ -10,18 +10,18 @@ from fedfa.settings import one_of
 
 @dataclass(frozen=True, slots=True)
 class EngineSettings:
-    """How the run is computed; nothing here changes what happens when."""
+    """How the run is computed; no setting here changes its events."""
 
     executor: str = "auto"
     """auto, inline, batched, lanes or ray."""
     workers: int = 0
-    """Of the ray executor; 0: one per core, or on GPUs one per GPU, of the cluster."""
+    """Of the ray executor; 0: one per core of the cluster, or one per GPU with device = cuda."""
     device: DeviceName = "cpu"
-    """auto: the GPU, where there is one."""
+    """auto: the GPU, if there is one."""
     precision: PrecisionName = "auto"
     """auto: bf16 on a GPU, fp32 on the CPU."""
     compile: bool = False
-    """Let torch.compile fuse the steps of lanes: half a minute to begin with, then faster."""
+    """Let torch.compile fuse the steps of lanes: takes half a minute at the start, then runs are faster."""
     evaluate_every: int = 10
     """Accepted updates between evaluations."""
     threads: int = 1

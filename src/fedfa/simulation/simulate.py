@@ -49,9 +49,9 @@ def simulate(
     ``strategy`` and ``weather`` may be names (a strategy's with settings, as in "fedbuff:buffer=3"), ``task`` a
     :class:`fedfa.Task` or "digits". ``weather``, ``stop`` and ``engine`` may be tables as in an experiment file:
     ``engine={"executor": "inline", "evaluate_every": 5}``. With ``out`` the run is recorded in that folder, survives a
-    crash there, and is continued by ``resume=True``. ``interrupted`` is asked between arrivals; when it says so the run
-    is saved and :class:`KeyboardInterrupt` raised. ``progress`` is called now and then. ``executor`` is an object of
-    your own, instead of the one that ``engine`` names.
+    crash there, and can be continued with ``resume=True``. ``interrupted`` is called between arrivals; when it returns
+    true, the run is saved and :class:`KeyboardInterrupt` is raised. ``progress`` is called from time to time.
+    ``executor`` is your own object, instead of the one that ``engine`` names.
     """
     if isinstance(strategy, str):
         strategy = strategy_from(strategy)
@@ -109,7 +109,7 @@ def _recorded(run: Run, command: str, target: float | None) -> Run:
 
 
 def _same_run(folder: Path, engine: Simulation) -> Run:
-    """The finished run in this folder, if it is the one that was asked for."""
+    """The finished run in this folder, if it is the requested one."""
     run = read_run(folder)
     if run.manifest["fingerprint"] != engine.fingerprint:
         raise RecordError(f"{folder}: holds a finished run with other settings; choose another folder")

@@ -1,6 +1,6 @@
 """The state of a simulation, and its checkpoint.
 
-The checkpoint holds everything the next arrival depends on: clock, heap, who is in flight from which model, the
+The checkpoint holds everything the next arrival depends on: clock, heap, the clients in flight with their models, the
 strategy's window, the generator that draws clients, results already computed, and the rows so far. It may be written
 between any two arrivals. A continued run has the same events and the same models.
 """
@@ -25,14 +25,14 @@ from fedfa.strategies.base import Strategy
 
 @dataclass(slots=True)
 class SimulatedFlight(WorkOrder):
-    """A work order that is out, with what the engine knows about it."""
+    """A work order in flight, with the engine's data about it."""
 
     started: float
     delay: Delay
 
 
 class Idle:
-    """Clients with no work, drawn uniformly in O(1); memory only for clients that were ever touched.
+    """Idle clients, drawn uniformly in O(1); needs memory only for clients that ever got work.
 
     The idle ones are positions 0..count-1 of a virtual permutation of all clients, of which only the moved entries
     are stored.
@@ -71,7 +71,7 @@ class SimulationState(RunState[SimulatedFlight]):
         )
         self.executor = executor
         self.earlier_wall = 0.0
-        """Real seconds that were computed before this process continued the run."""
+        """Real seconds of computing before this process continued the run."""
         self.wake_at = math.inf
         self.heap: list[tuple[float, int, int]] = []
         """Of (virtual time, dispatch, client)."""
@@ -95,7 +95,7 @@ class SimulationState(RunState[SimulatedFlight]):
         write_tree(self.folder / CHECKPOINT, state)
 
     def load(self) -> bool:
-        """Continue from the folder's checkpoint; False where there is none and the run starts anew."""
+        """Continue from the folder's checkpoint; False if there is none, and the run starts from the beginning."""
         if self.folder is None:
             raise ConfigError("resume: needs the folder of the run to continue (out)")
         path = self.folder / CHECKPOINT

@@ -25,16 +25,16 @@ from fedfa.simulation.distributions import DISTRIBUTIONS, PAPER, Distribution, E
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """Measured times: every client takes what it took in the record of an earlier run, deployed or simulated.
+    """Measured times: every client takes as long as in the record of an earlier run, deployed or simulated.
 
-    Its n-th dispatch takes what the n-th took there, and is lost where that one was lost or failed. Beyond the recorded
-    ones each draws from its own; a client that the record does not know stands in for one of those that it does.
-    Recorded times include sending, so leave uplink and downlink out.
+    Its n-th dispatch takes as long as its n-th one there, and is lost if that one was lost or failed. After the last
+    recorded one, times are drawn from the client's own record. A client that is not in the record gets the times of
+    one that is. Recorded times include sending, so leave uplink and downlink out.
     """
 
     folder: str = ""
     digest: str = ""
-    """Of the times in it, filled in when they are read: a run is not continued or repeated with others."""
+    """Of the times in it, filled in when they are read: a run is never continued or repeated with other times."""
     kind: Literal["record"] = "record"
 
     def __post_init__(self) -> None:
@@ -56,7 +56,7 @@ class Record:
 
 
 class Measured(NamedTuple):
-    """How long work took in a record, by client and in the order of dispatch."""
+    """The times in a record, by client and in the order of dispatch."""
 
     clients: tuple[int, ...]
     seconds: dict[int, tuple[float, ...]]
@@ -67,7 +67,7 @@ class Measured(NamedTuple):
 def measured(folder: str) -> Measured:
     """The times in a run's folder; an answer that came twice counts once."""
     updates = find_run(Path(folder)).updates
-    check(len(updates) > 0, "folder", folder, "nobody has answered in that run; give another")
+    check(len(updates) > 0, "folder", folder, "no client answered in that run; give another")
     unanswered = [text for text in updates["outcome"].unique() if Outcome.parse(text).kind in ("lost", "failed")]
     work = (
         updates.select(
@@ -90,7 +90,7 @@ def measured(folder: str) -> Measured:
 class Availability:
     """Clients take new work only in a daily (or other) window; each client's window starts at its own time.
 
-    Work that was handed out inside the window is finished, whenever that is.
+    Work that was handed out inside the window is always finished, also after its end.
     """
 
     period_seconds: float = 86400.0
@@ -102,7 +102,7 @@ class Availability:
 
 
 class Delay(NamedTuple):
-    """What one dispatch will take."""
+    """The times of one dispatch."""
 
     download_seconds: float
     compute_seconds: float
@@ -121,13 +121,13 @@ class Weather:
     uplink: Distribution | None = None
     """Bytes per second towards the server, drawn once per client; None: sending takes no time.
 
-    Uplink and downlink follow one draw per client: who has the better of one has the better of the other."""
+    Uplink and downlink follow one draw per client: a client with a better uplink also has a better downlink."""
     downlink: Distribution | None = None
     """Bytes per second from the server, drawn once per client."""
     dropout: float = 0.0
     """Probability that a dispatch never comes back."""
     timeout_seconds: float = 60.0
-    """The server gives a silent client up after this long."""
+    """Seconds after which the server gives up a silent client."""
     availability: Availability | None = None
     """When clients take new work; None: always."""
 
@@ -144,7 +144,7 @@ class Weather:
         return Forecast(self, seed, num_bytes)
 
     def resolved(self) -> "Weather":
-        """The same with what its files hold: from then on a run depends on none of them."""
+        """The same with the content of its files: a run then no longer depends on them."""
         found = {}
         for name in ("speed", "uplink", "downlink"):
             part = getattr(self, name)
@@ -157,10 +157,10 @@ class Weather:
 
 
 def weather_from(spec: "str | Weather | Mapping[str, Any]") -> Weather:
-    """A Weather, one as a table, or one by name, with what its files hold.
+    """A Weather, one as a table, or one by name, with the content of its files.
 
     Names: ``paper`` (3 s + Exp(5 s)), ``phones`` (real phones and their links), any other distribution with its
-    defaults, and ``record:FOLDER``, which takes what clients took in that run.
+    defaults, and ``record:FOLDER``, the times of the clients in that run.
     """
     if isinstance(spec, str):
         return _named(spec)
@@ -198,7 +198,7 @@ class Forecast:
         self._plain = not (weather.jitter or weather.dropout or weather.uplink or weather.downlink)
 
     def delay(self, client: int, nth: int) -> Delay:
-        """What the n-th dispatch of this client takes; a lost one, until it is given up."""
+        """The times of this client's n-th dispatch; for a lost one, until it is given up."""
         weather, stream = self._weather, self._stream
         if self._measured is not None:
             compute, lost = self._recorded(self._measured, client, nth)
@@ -218,7 +218,7 @@ class Forecast:
         return Delay(down, compute, up)
 
     def _recorded(self, measured: Measured, client: int, nth: int) -> tuple[float, bool]:
-        """Seconds, and whether it is lost: in turn as far as this client's record goes, then at random from it."""
+        """Seconds, and whether it is lost: from this client's record in order, and after its end at random."""
         like = client
         if client not in measured.seconds:
             like = measured.clients[int(uniform(self._speed, client) * len(measured.clients))]

@@ -1,4 +1,4 @@
-"""The vocabulary: what a client's answer is, what a strategy may order, and what a strategy is.
+"""The vocabulary: a client's answer, a strategy's orders, and the strategy itself.
 
 A strategy is a brain without I/O. Events go in, orders come out; it knows no clock, no network, no files and no
 neural network. The simulator and a deployment are two short loops around the same object:
@@ -53,7 +53,7 @@ class Flight:
 
 
 class Orders(NamedTuple):
-    """What the engine shall do next."""
+    """What the engine must do next."""
 
     start: int = 0
     """Hand the newest model to this many idle clients."""
@@ -62,13 +62,13 @@ class Orders(NamedTuple):
     published: bool = False
     """A new version exists."""
     refused: str = ""
-    """Why the update was not taken; empty if it was."""
+    """Why the update was refused; empty if it was accepted."""
     delta_norm: float = math.nan
 
 
 @dataclass(frozen=True, slots=True)
 class LocalRule:
-    """What clients are told beyond the task's own training settings."""
+    """What clients get in addition to the task's own training settings."""
 
     prox_mu: float = 0.0
     """Weight of FedProx's pull towards the model the client started from."""
@@ -79,7 +79,7 @@ class Strategy(ABC):
     """Base of all strategies. A new one needs only ``aggregate``; see docs/strategies.md.
 
     Hyper-parameters are the dataclass fields. State that must survive a restart is declared with
-    ``field(init=False)`` and set in ``reset``: it then travels with every checkpoint by itself.
+    ``field(init=False)`` and set in ``reset``: every checkpoint then includes it.
     """
 
     name: ClassVar[str] = ""
@@ -99,7 +99,7 @@ class Strategy(ABC):
     owed: int = field(init=False, repr=False, default=0)
     """Accepted updates whose slots have not been refilled yet."""
     norm: float = field(init=False, repr=False, default=0.0)
-    """Length of the difference of the update that ``aggregate`` is given."""
+    """Euclidean norm of the difference of the update that ``aggregate`` gets."""
     step_taken: float | None = field(init=False, repr=False, default=None)
     """The server's last step eta_g, for the record, where ``aggregate`` chooses one."""
 
@@ -118,7 +118,7 @@ class Strategy(ABC):
 
     @abstractmethod
     def aggregate(self, update: Update, in_flight: Mapping[int, Flight]) -> Vector | None:
-        """Take the update in. Return the new global model, or None if it is not time to publish one."""
+        """Use the update. Return the new global model, or None if it is not time to publish one."""
 
     def reset(self) -> None:
         """Set up the strategy's own state; ``model`` and ``num_trainable`` are there already."""
@@ -139,10 +139,10 @@ class Strategy(ABC):
 
     @property
     def update_weight(self) -> float | None:
-        """What one client's difference counts in the model, all aggregations it enters added up; None: not a sum.
+        """The total weight of one client's difference in the model, over all aggregations; None: not a sum.
 
-        M_c clients work from models without each other's work, so M_c times this is the step that one generation
-        of clients takes; synchronous averaging takes 1. Compare strategies at the same step, or say it.
+        M_c clients train on models without each other's work, so M_c times this is the step of one generation
+        of clients; that of synchronous averaging is 1. Compare strategies at the same step.
         """
         return None
 
@@ -156,7 +156,7 @@ class Strategy(ABC):
         return ()
 
     def check_clients(self, num_clients: int) -> None:
-        """Raise a ConfigError where so few clients can never do."""
+        """Raise a ConfigError if the strategy cannot work with this number of clients."""
         check(
             self.concurrency <= num_clients,
             "concurrency",
@@ -201,7 +201,7 @@ class Strategy(ABC):
         return self._publish(self.aggregate(update, in_flight), in_flight, norm)
 
     def lost(self, client: int, in_flight: Mapping[int, Flight]) -> Orders:
-        """A client failed or will never answer: its slot goes to another."""
+        """A client failed or will never answer; its slot goes to another client."""
         return Orders(start=1)
 
     def settings(self) -> dict[str, Any]:
@@ -236,7 +236,7 @@ class Strategy(ABC):
         return with_tail(difference(update.params, start), update.params, self.num_trainable)
 
     def _check_types(self) -> None:
-        """Settings as their annotations ask: a misspelt word must not quietly mean something else."""
+        """Check settings against their annotations: a misspelt word must not silently mean something else."""
         hints: dict[str, Any] = {}
         for cls in reversed(type(self).__mro__[:-1]):
             try:
@@ -248,7 +248,7 @@ class Strategy(ABC):
                 setattr(self, f.name, convert(getattr(self, f.name), hints[f.name], f.name))
 
     def _check_state(self) -> None:
-        """A checkpoint must be able to hold it all, from the first to the last."""
+        """Raise unless a checkpoint can hold all of the strategy's state."""
         for f in fields(self):
             odd = "" if f.init else _unkept(getattr(self, f.name, None))
             require(
@@ -304,7 +304,7 @@ class Strategy(ABC):
 
 
 def _unkept(value: Any) -> str:
-    """The type of what a checkpoint cannot hold in this value; empty where it can hold all of it."""
+    """The type of the part of this value that a checkpoint cannot hold; empty if it can hold all of it."""
     is_vector = hasattr(value, "dtype") and hasattr(value, "shape")
     keeps_itself = callable(getattr(value, "state_dict", None))
     if value is None or isinstance(value, bool | int | float | str) or is_vector or keeps_itself:

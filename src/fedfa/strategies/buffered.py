@@ -1,4 +1,4 @@
-"""What strategies with a buffer share: it fills, it is spent in one step, and it is empty again."""
+"""What strategies with a buffer share: it fills, is spent in one step, and is empty again."""
 
 from abc import ABC
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""What strategies there are, with their papers and parameters: read off the classes themselves."""
+"""All strategies with their papers and parameters, read from the classes themselves."""
 
 import inspect
 from dataclasses import MISSING, fields

@@ -1,4 +1,4 @@
-"""FedAsync: mix every arriving model into the global one, the less the staler it is.
+"""FedAsync: mix every arriving model into the global one, with less weight the staler it is.
 
 Xie et al., "Asynchronous Federated Optimization", 2019, arXiv:1903.03934.
 

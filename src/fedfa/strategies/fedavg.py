@@ -22,7 +22,7 @@ class FedAvg(Strategy):
     synchronous: ClassVar[bool] = True
 
     weighting: Weighting = "examples"
-    """Weigh clients by their examples, or all alike."""
+    """Weigh clients by their examples, or equally."""
 
     total: Sum = field(init=False, repr=False)
 

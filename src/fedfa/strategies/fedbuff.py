@@ -4,9 +4,9 @@ Nguyen et al., "Federated Learning with Buffered Asynchronous Aggregation", AIST
 
     buffer s(tau_k) D_k;   at K:   w <- w + eta_g (1/K) sum_k s(tau_k) D_k;   clear
 
-D_k = w_k - w_base, s(tau) = (1 + tau)^-1/2, and new work is handed out at every arrival: so its authors define and run
-it. Frameworks run other rules under this name. ``origin = "current"`` takes D_k = w_k - w_now; with constant s this
-is the plain mean of K models. ``refill = "batch"`` hands out new work only after an aggregation.
+D_k = w_k - w_base, s(tau) = (1 + tau)^-1/2, and every arrival hands out new work: this is how its authors define and
+run it. Frameworks run other rules under this name. ``origin = "current"`` takes D_k = w_k - w_now; with constant s
+this is the plain mean of K models. ``refill = "batch"`` hands out new work only after an aggregation.
 """
 
 from collections.abc import Mapping
@@ -33,7 +33,7 @@ class FedBuff(Buffered):
     origin: Origin = "base"
     """Differences against the model the client started from, or against the current one."""
     weighting: Weighting = "uniform"
-    """Weigh clients by their examples, or all alike."""
+    """Weigh clients by their examples, or equally."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

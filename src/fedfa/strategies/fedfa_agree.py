@@ -5,13 +5,13 @@
 With eta_g = 1 this is FedFa-Param. A longer step is FedFa-Param extrapolated; the mean of the bases keeps pulling the
 versions together.
 
-eta_g follows from how far clients surely agree. The squared length of a mean of K differences has a part that all
-clients share and a part by chance, which K clients average down:
+eta_g follows from a lower bound on the clients' agreement. The squared length of a mean of K differences has a part
+that all clients share and a random part, which the mean over K clients reduces:
 
     mean_k |D_k|^2 = common + chance        |mean_k D_k|^2 = common + chance / K
 
 Both lengths are known. So every window gives rho = common / (common + chance), the correlation of two clients'
-differences. Its running mean over 4 M_c windows, less the standard error of that mean, is what they surely share, and
+differences. The lower bound is its running mean over 4 M_c windows, minus the standard error of that mean, and
 
     eta_g = 4 common / (common + chance / K), at least 1 and at most 2
 
@@ -45,14 +45,14 @@ class Agreement:
     """The running mean covers this many windows."""
     windows: int = 0
     clients: float = 0.0
-    """The number of equal weights that the window's weights come to."""
+    """The effective number of clients in the window, given their weights."""
     mean: float = 0.0
     """Of the correlation."""
     variance: float = 0.0
     """Of the correlation."""
 
     def saw(self, mean_length: float, differences: Window) -> None:
-        """A window: the length of its mean difference, and entries whose scalars are the squared lengths of each."""
+        """Use a window: the length of its mean difference, and entries whose scalars are their squared lengths."""
         self.clients = differences.weight**2 / math.fsum(entry.weight**2 for entry in differences.entries)
         if self.clients <= 1.0 or differences.mean_scalar <= 0.0:
             return
@@ -65,7 +65,7 @@ class Agreement:
 
     @property
     def correlation(self) -> float:
-        """The running mean less its standard error; 0 after a single window, which tells nothing."""
+        """The running mean minus its standard error; 0 after a single window, which has no error estimate."""
         if self.windows < 2:
             return 0.0
         # an update is in K windows, so that only one in K of them is independent
@@ -87,13 +87,13 @@ class Agreement:
 
 @dataclass(kw_only=True, eq=False)
 class FedFaAgree(Proximal, Windowed):
-    """FedFa-Param, extrapolated as far as the clients' differences surely agree."""
+    """FedFa-Param, extrapolated further the more the clients' differences agree."""
 
     name: ClassVar[str] = "fedfa-agree"
     paper: ClassVar[str] = "this project: an extension of FedFa-Param"
 
     server_lr: float | None = None
-    """eta_g, a fixed step from the bases' mean; by default between 1 and 2, as far as clients agree."""
+    """eta_g, a fixed step from the bases' mean; by default from 1 to 2, longer the more clients agree."""
     prox_mu: float = 0.0
     """mu: strength of FedProx's pull."""
 

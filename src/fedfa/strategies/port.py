@@ -5,7 +5,7 @@ Su and Li, "How Asynchronous can Federated Learning Be?", IWQoS 2022.
     at K:   w <- w + sum_k a_k D_k,   a_k ~ p_k [ sim_w (cos_k + 1)/2 + stale_w B/(tau_k + B) ],   sum a_k = 1
 
 cos_k is taken between D_k and (w_now - w_base), and is 1 where tau_k = 0. No version appears while the buffer
-fills, so tau_k and cos_k are known at arrival and nothing but the running sum is kept.
+fills, so tau_k and cos_k are known at arrival, and only the running sum is kept.
 
 ``laggards``: what to do when an aggregation would leave a client that is still training more than B versions
 behind. ``wait`` for it (Port-Non-Urgent); ``recall`` it, so that it reports at the end of its current local epoch,
@@ -38,7 +38,7 @@ class Port(Buffered):
     laggards: Literal["ignore", "wait", "recall"] = "ignore"
     """What to do about a client about to fall more than B versions behind: ignore, wait or recall."""
     weighting: Weighting = "examples"
-    """Weigh clients by their examples, or all alike."""
+    """Weigh clients by their examples, or equally."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -59,13 +59,13 @@ class Port(Buffered):
             cos = cosine(delta[: self.num_trainable], drift[: self.num_trainable])
         a_k = example_weight(update, self.weighting) * max(
             self.similarity_weight * (cos + 1) / 2 + self.staleness_weight * bound / (tau + bound),
-            1e-9,  # a buffer of nothing but exact opposites must still have a mean
+            1e-9,  # a buffer of exact opposites only must still have a mean
         )
         self.total.add(Summand(delta, weight=a_k, head_weight=a_k))
         return self._model_if_due(update.client, in_flight)
 
     def lost(self, client: int, in_flight: Mapping[int, Flight]) -> Orders:
-        """The client that everyone waits for may be the one that was lost."""
+        """The lost client may be the one that the aggregation waits for."""
         model = self._model_if_due(client, in_flight)
         if model is None:
             return super().lost(client, in_flight)
@@ -103,7 +103,7 @@ class PortNonUrgent(Port):
 
 @dataclass(kw_only=True, eq=False)
 class PortUrgent(Port):
-    """Port that calls clients about to fall too far behind back early."""
+    """Port that calls back clients about to fall too far behind."""
 
     name: ClassVar[str] = "port-urgent"
     laggards: Literal["ignore", "wait", "recall"] = "recall"

@@ -1,6 +1,6 @@
 """Drive a strategy from a recorded stream of arrivals: no clock, no training, numpy in and numpy out.
 
-``replay`` takes arrivals from anywhere; ``replay_journal`` those of a deployment that kept them.
+``replay`` takes arrivals from any source; ``replay_journal`` those of a deployment that kept its journal.
 """
 
 from collections.abc import Iterable
@@ -29,7 +29,7 @@ class Arrival:
 
 
 class Models(list[np.ndarray]):
-    """The global model right after each arrival; ``refused`` tells by position which were not taken, and why."""
+    """The global model right after each arrival; ``refused`` maps the position of each refused one to the reason."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -43,7 +43,7 @@ def replay(
     """The global model right after each of these arrivals.
 
     ``strategy`` starts afresh. Models and results may be arrays of any floating precision or plain lists; results
-    are brought to the initial model's precision. Whatever a strategy refuses leaves the model as it was.
+    are converted to the initial model's precision. An arrival that the strategy refuses does not change the model.
     """
     model = np.array(initial_model)
     if model.dtype.kind in "iu":

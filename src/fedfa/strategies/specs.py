@@ -28,7 +28,7 @@ def strategy_settings(shared: dict[str, Any], spec: str, where: str = "strategie
 
 
 def split_spec(spec: str) -> list[str]:
-    """``name:key=value`` in parts; a name may itself hold a colon (``file.py:Class``)."""
+    """``name:key=value`` in parts; a name may contain a colon (``file.py:Class``)."""
     parts = spec.split(":")
     head = 2 if len(parts) > 1 and "=" not in parts[1] else 1
     return [":".join(parts[:head]), *parts[head:]]

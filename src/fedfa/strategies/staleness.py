@@ -53,6 +53,6 @@ Staleness = Name | ConstantStaleness | PolynomialStaleness | HingeStaleness | Ca
 
 
 def function_of(staleness: Staleness) -> Callable[[int], float]:
-    """The function itself: a checked setting is one, whatever the user gave."""
+    """The function itself: after its check, a setting is a function."""
     assert callable(staleness)
     return staleness

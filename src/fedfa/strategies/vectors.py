@@ -1,9 +1,9 @@
 """Arithmetic on flat model vectors that stays O(d), exact enough, and near memory speed.
 
 Vectors are numpy arrays or torch tensors. Only operators, slices and slice assignment are used, so both work
-unchanged and nothing here imports torch. Long vectors are walked in blocks that fit a core's cache, by several
-threads: numpy and torch release the interpreter lock, and element-wise work has no order to get wrong. On a GPU a
-vector is one block.
+unchanged and nothing here imports torch. Several threads process long vectors in blocks that fit a core's cache:
+numpy and torch release the interpreter lock, and the order of element-wise work does not matter. On a GPU a vector
+is one block.
 """
 
 import math
@@ -19,7 +19,7 @@ from weakref import finalize
 import numpy as np
 
 Vector = Any
-"""A flat numpy array or torch tensor; a union type would forbid the operators the two share."""
+"""A flat numpy array or torch tensor; a union type would forbid the operators that both have."""
 
 BLOCK = 1 << 16
 _THREADED_FROM = 1 << 20
@@ -51,10 +51,10 @@ def over_blocks(vector: Vector, work: Callable[[int, int], Any]) -> list[Any]:
 
 
 class _Resting:
-    """Memory of long vectors that nobody holds any more, for the next ones.
+    """Memory of long vectors that are no longer in use, kept for the next ones.
 
-    An allocator hands such memory back at once, and every page of a new vector would come zeroed from the system
-    again: at each arrival, and for more time than computing it takes.
+    An allocator returns such memory to the system at once. Each new vector would then get zeroed pages from the
+    system, at each arrival, and that takes longer than computing the vector.
     """
 
     FROM, MOST = 1 << 25, 3  # bytes; vectors
@@ -82,14 +82,14 @@ _resting = _Resting()
 
 
 def new_like(vector: Vector) -> Vector:
-    """An uninitialised vector of the same length, precision and home."""
+    """An uninitialised vector of the same length, precision and device."""
     if not isinstance(vector, np.ndarray):
         return vector.new_empty(vector.shape)
     return np.empty_like(vector) if vector.nbytes < _Resting.FROM else _resting.vector(vector)
 
 
 def zeros64(vector: Vector) -> Vector:
-    """A float64 zero vector of the same length and home: what sums are kept in."""
+    """A float64 zero vector of the same length on the same device, for sums."""
     return np.zeros(vector.shape, np.float64) if isinstance(vector, np.ndarray) else vector.double().zero_()
 
 
@@ -142,7 +142,7 @@ def blend(a: Vector, b: Vector, weight_b: float) -> Vector:
     out = new_like(a)
 
     def work(low: int, high: int) -> None:
-        here = out[low:high]  # in place: every temporary block would come fresh from the system
+        here = out[low:high]  # in place: every temporary block would need fresh memory
         here[:] = a[low:high]
         here *= 1.0 - weight_b
         here += b[low:high] * weight_b
@@ -166,7 +166,7 @@ class Summand:
     weight: float = 1.0
     head_weight: float = 1.0
     scalar: float = 0.0
-    """A number that goes with the vector; the sum keeps its mean."""
+    """A number that belongs to the vector; the sum keeps its mean."""
     client: int = -1
 
 
@@ -174,7 +174,7 @@ _NOTHING = Summand(None, 0.0, 0.0)
 
 
 class Sum:
-    """A float64 sum of weighted vectors: O(d) to add to, O(d) to read, whatever the number of summands.
+    """A float64 sum of weighted vectors: adding and reading are O(d) for any number of summands.
 
     Entries up to ``split`` are trainable parameters, the rest are buffers such as BatchNorm statistics. The two
     parts may carry different weights, because rules that add up *differences* must still *average* the buffers.
@@ -245,7 +245,7 @@ class Sum:
         self.weight += new.weight - old.weight
         self._scalars += new.weight * new.scalar - old.weight * old.scalar
         total, split, length = self.total, self.split, self.total.shape[0]
-        if self._small and split == length:  # the common case in large simulations, without a single slice
+        if self._small and split == length:  # the common case in large simulations, without slices
             total += _scaled(new.vector, new.head_weight)
             if old.vector is not None:
                 total -= _scaled(old.vector, old.head_weight)
@@ -257,9 +257,9 @@ class Sum:
 class Window(Sum):
     """The sum of the last ``size`` entries.
 
-    A new entry costs one pass, whatever the size: the sum moves by (new - dropped). So that rounding cannot pile
-    up, every arrival also pays for re-adding a quarter of a vector's worth of entries, block after block: after
-    4 x size arrivals the whole sum has been built afresh.
+    A new entry costs one pass for any size: the sum changes by (new - dropped). To stop rounding errors from
+    accumulating, every arrival also re-adds a quarter of a vector's worth of entries, block by block: after
+    4 x size arrivals the whole sum has been rebuilt.
     """
 
     def __init__(self, like: Vector, split: int, size: int, one_slot_per_client: bool = False) -> None:
@@ -291,7 +291,7 @@ class Window(Sum):
             self._renew()
 
     def _older_of(self, client: int) -> Summand | None:
-        """This client's entry, taken out."""
+        """Remove and return this client's entry."""
         for position, older in enumerate(self.entries):
             if older.client == client:
                 del self.entries[position]
@@ -299,7 +299,7 @@ class Window(Sum):
         return None
 
     def _renew(self) -> None:
-        """Build the next blocks of the sum anew from the entries, as many as have been paid for."""
+        """Rebuild the next blocks of the sum from the entries, as many as the credit covers."""
         length = self.total.shape[0]
         while self._credit >= self._price:
             self._credit -= self._price
@@ -335,8 +335,8 @@ def _shift(
 ) -> None:
     """``total += weight * new - old_weight * old`` on a range, in one pass through memory.
 
-    Both go into the float64 sum one after the other: their difference in float32 would forget a small new value
-    beside a large old one.
+    Both are added to the float64 sum one after the other: their difference in float32 would lose a small new value
+    next to a large old one.
     """
 
     part, gain = total[start:stop], new[start:stop]

@@ -19,7 +19,7 @@ class Windowed(Strategy, ABC):
     window: int = 5
     """K: how many results the window holds."""
     weighting: Weighting = "uniform"
-    """Weigh clients by their examples, or all alike."""
+    """Weigh clients by their examples, or equally."""
     one_slot_per_client: bool = False
     """A client's new result replaces its older one in the window."""
 

@@ -9,17 +9,17 @@ from fedfa.runs.snapshot import Snapshot
 from fedfa.watch.words import duration, moment
 
 SLOW = 3.0
-"""A client that works this many times as long as the middle of the last arrivals stands out."""
+"""A client that trains this many times as long as the median of the last arrivals is marked."""
 MOST_LANES = 40
 LANES_OF_MANY = 30
 MOST_WORK_SHOWN = 40.0
-"""The timeline goes back as far as the longest work, but no further than this many times the middle one."""
+"""The timeline goes back as far as the longest training, but at most this many times the median."""
 
 _BLUE, _RED, _GREEN, _SKY, _ORANGE, _GREY = PALETTE[0], PALETTE[1], PALETTE[2], PALETTE[5], PALETTE[4], PALETTE[9]
 
 
 def figures(run: Snapshot) -> list[Figure]:
-    """By the names that the page has for them."""
+    """By their names on the page."""
     evaluations = run.totals.evaluations
     accuracy = [(point.seconds, 100 * point.accuracy) for point in evaluations]
     loss = [(point.seconds, point.loss) for point in evaluations]
@@ -33,12 +33,12 @@ def figures(run: Snapshot) -> list[Figure]:
 
 
 def usual_seconds(run: Snapshot) -> float:
-    """The middle of how long the last arrivals took; 0 before there are any."""
+    """The median time of the last arrivals; 0 before there are any."""
     return median([arrival.seconds - arrival.started for arrival in run.totals.recent] or [0.0])
 
 
 def is_slow(seconds: float, usual: float) -> bool:
-    """Whether a client that has been training for so long stands out."""
+    """Whether a client with this training time is marked."""
     return usual > 0 and seconds > SLOW * usual
 
 
@@ -62,7 +62,7 @@ def _curve(run: Snapshot, name: str, points: list[tuple[float, float]], colour: 
 
 
 def _arrivals(run: Snapshot) -> Figure:
-    """Per second of the run's own clock; the last bin only counts as far as it has got."""
+    """Per second of the run's own clock; for the last bin, only its elapsed part counts."""
     bins, now = run.totals.arrivals_per_bin, run.seconds
     used = min(len(bins.accepted), int(now / bins.width) + 1)
     starts = [bins.width * number for number in range(used)]
@@ -157,7 +157,7 @@ def _timeline(run: Snapshot) -> Figure:
         name="timeline",
         title="Who is training, and since when",
         caption=("The clients in flight for the longest, and their last answers. " if many else "")
-        + f"Orange: for more than {SLOW:.0f} times as long as the middle of the last arrivals ({duration(usual)}).",
+        + f"Orange: more than {SLOW:.0f} times as long as the median of the last arrivals ({duration(usual)}).",
         x_label=f"{virtual}seconds before now",
         y_label="client",
         layers=tuple(box for label, colour, work in layers for box in _boxes(label, colour, work, lanes, since, now)),
@@ -190,7 +190,7 @@ def _work(run: Snapshot, since: float, usual: float) -> tuple[list[_Work], list[
 def _boxes(
     label: str, colour: str, work: Iterable[_Work], lanes: dict[int, float], since: float, now: float
 ) -> list[Layer]:
-    """One layer, or none where nothing of the kind is in sight."""
+    """One layer, or none if there is nothing of the kind to show."""
     shown = [one for one in work if one.client in lanes]
     if not shown:
         return []

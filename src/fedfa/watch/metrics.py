@@ -11,33 +11,33 @@ from fedfa.watch.runs import Seen
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 _Sample = tuple[str, dict[str, Any], float]
-"""What is added to the name, labels, value."""
+"""The suffix of the name, labels, value."""
 
 _HELP = {
     "fedfa_run_info": ("gauge", "Always 1; what the run is."),
-    "fedfa_run_finished": ("gauge", "1 once the run has ended as it should, else 0."),
-    "fedfa_run_news_timestamp_seconds": ("gauge", "When a run under way last told how it stands, in Unix time."),
+    "fedfa_run_finished": ("gauge", "1 if the run has finished normally, else 0."),
+    "fedfa_run_news_timestamp_seconds": ("gauge", "Unix time of the last news from a run in progress."),
     "fedfa_run_clock_seconds": (
         "gauge",
         "The run's own clock: virtual time of simulations, else time since its start.",
     ),
-    "fedfa_run_done_ratio": ("gauge", "How much of the way to its nearest limit is behind, 0 to 1."),
-    "fedfa_updates_total": ("counter", "Clients' answers by what became of them."),
+    "fedfa_run_done_ratio": ("gauge", "Progress to the run's nearest limit, 0 to 1."),
+    "fedfa_updates_total": ("counter", "Clients' answers by outcome."),
     "fedfa_version": ("gauge", "Version of the global model."),
     "fedfa_accuracy": ("gauge", "Accuracy at the last evaluation, 0 to 1."),
     "fedfa_loss": ("gauge", "Loss at the last evaluation."),
     "fedfa_in_flight": ("gauge", "Clients that are training now."),
     "fedfa_in_flight_longest_seconds": (
         "gauge",
-        "For how long the slowest of them has been training, by the run's clock.",
+        "How long the slowest of them has been training, by the run's clock.",
     ),
     "fedfa_staleness": ("summary", "Versions published while an accepted update was being computed."),
-    "fedfa_bytes_total": ("counter", "Model bytes that travelled."),
+    "fedfa_bytes_total": ("counter", "Model bytes sent, by direction."),
 }
 
 
 def metrics(runs: dict[str, Seen]) -> str:
-    """All metrics of all runs; each run is told apart by its folder."""
+    """All metrics of all runs; the folder identifies each run."""
     samples: dict[str, list[_Sample]] = {name: [] for name in _HELP}
     for name, run in runs.items():
         samples["fedfa_run_finished"].append(("", {"run": name}, run.state == "finished"))

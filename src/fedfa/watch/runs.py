@@ -1,4 +1,4 @@
-"""The runs below a folder as they stand now."""
+"""The runs below a folder and their present state."""
 
 import os
 import time
@@ -13,32 +13,32 @@ from fedfa.runs.snapshot import Snapshot, State
 from fedfa.runs.store import CHECKPOINT, MANIFEST, UNFINISHED, read_run
 
 MOST_RUNS = 100
-"""Those under way are listed first."""
+"""Runs in progress are listed first."""
 _FILES = (MANIFEST, FILE, UNFINISHED, CHECKPOINT)
 
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """How a run stands."""
+    """The state of a run."""
 
     state: State
     ended: str = ""
-    """Which limit ended it, or what went wrong."""
+    """The limit that ended it, or its error."""
     snapshot: Snapshot | None = None
-    """None where only a checkpoint is left, or the records cannot be read."""
+    """None if only a checkpoint is left, or if the records cannot be read."""
     age: float = 0.0
-    """So many seconds ago it last told of itself."""
+    """Seconds since its last news."""
 
 
 class Runs:
-    """Looks at a folder again and again; what has not changed is not read twice."""
+    """Reads a folder repeatedly; unchanged files are not read twice."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._read: dict[Path, tuple[tuple[int, int], Seen]] = {}
         self._lock = Lock()
         self.left_out = 0
-        """Runs that were there at the last look, beyond the most that are listed."""
+        """Runs at the last look that exceed the length of the list."""
 
     def look(self) -> dict[str, Seen]:
         """Every run by its folder's name; one in the folder itself is called "."."""
@@ -50,7 +50,7 @@ class Runs:
         return {name: _aged(run) for name, run in seen.items() if run is not None}
 
     def _places(self) -> Iterator[tuple[Path, str]]:
-        """Folders of runs, with the file that tells most about each."""
+        """Folders of runs, each with its most informative file."""
         for folder, below, files in os.walk(self.folder):
             below[:] = [name for name in below if not name.startswith(".")]
             telling = next((file for file in _FILES if file in files), None)
@@ -58,7 +58,7 @@ class Runs:
                 yield Path(folder), telling
 
     def _seen(self, path: Path) -> Seen | None:
-        """None where the file is gone since, or is no run's: the next look finds what has become of it."""
+        """None if the file is gone meanwhile, or is not a run's: the next look finds its new state."""
         try:
             stat = path.stat()
             version = (stat.st_mtime_ns, stat.st_size)

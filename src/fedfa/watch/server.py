@@ -1,4 +1,4 @@
-"""Who may ask, and what is answered: GET alone, on this machine alone, with the token in the address."""
+"""Access control and answers: only GET, only on this machine, only with the token in the address."""
 
 import hmac
 import ipaddress
@@ -24,7 +24,7 @@ from fedfa.watch.view import view
 logger = logging.getLogger("fedfa")
 
 TOKEN = "FEDFA_WATCH_TOKEN"
-"""The environment variable for a token that stays the same, as Prometheus needs it."""
+"""The environment variable for a constant token, which Prometheus needs."""
 SHORTEST_TOKEN = 16
 
 _HEADERS = {
@@ -84,7 +84,7 @@ class _Server(ThreadingHTTPServer):
     daemon_threads = True
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """What went wrong while an answer was sent. A browser that goes away in the middle of it is no error."""
+        """Log an error while an answer was sent. A browser that disconnects meanwhile is no error."""
         error = sys.exception()
         if not isinstance(error, ConnectionError | TimeoutError):
             logger.error("fedfa watch: an answer could not be sent", exc_info=error)
@@ -96,11 +96,11 @@ class _Handler(BaseHTTPRequestHandler):
     runs: Runs
     token: bytes
     failing: dict[str, str]
-    """What cannot be shown at present, and why."""
+    """What cannot be shown now, and why."""
 
     def do_GET(self) -> None:
         if not _is_loopback(_without_port(self.headers.get("Host", ""))):
-            return self._send(HTTPStatus.FORBIDDEN, b"asked for under a name that is not this machine's\n")
+            return self._send(HTTPStatus.FORBIDDEN, b"the Host header does not name this machine\n")
         path, _, query = self.path.partition("?")
         _, token, *rest = f"{path}/".split("/", 2)
         if not hmac.compare_digest(token.encode("utf-8", "replace"), self.token):
@@ -120,7 +120,7 @@ class _Handler(BaseHTTPRequestHandler):
         return self._send(HTTPStatus.OK, text.encode(), kind)
 
     def _answer(self, what: str, query: str) -> tuple[str, str] | None:
-        """Text and type of what is asked for; None where there is no such thing."""
+        """Text and type of the requested resource; None if it does not exist."""
         match what:
             case "":
                 return _page(), "text/html; charset=utf-8"
@@ -138,13 +138,13 @@ class _Handler(BaseHTTPRequestHandler):
                 return None
 
     def __getattr__(self, name: str) -> Any:
-        """Whatever else is asked than GET."""
+        """Every request other than GET."""
         if name.startswith("do_"):
             return self._refuse
         raise AttributeError(name)
 
     def _refuse(self) -> None:
-        self.close_connection = True  # what it wanted to send is not read
+        self.close_connection = True  # the request's body is not read
         self._send(HTTPStatus.METHOD_NOT_ALLOWED, b"only GET\n", Allow="GET")
 
     def _send(self, status: HTTPStatus, body: bytes, kind: str = "text/plain; charset=utf-8", **more: str) -> None:
@@ -159,11 +159,11 @@ class _Handler(BaseHTTPRequestHandler):
         return "fedfa"
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Says nothing: one line per second would be no news."""
+        """Logs nothing: the page sends a request every second."""
 
 
 def _is_loopback(host: str) -> bool:
-    """Whether a name or an address is certain to mean this machine."""
+    """Whether a name or an address certainly means this machine."""
     try:
         return host == "localhost" or ipaddress.ip_address(host).is_loopback
     except ValueError:

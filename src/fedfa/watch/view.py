@@ -12,12 +12,12 @@ from fedfa.watch.runs import Seen
 from fedfa.watch.words import duration, moment, percent, rate
 
 QUIET_SECONDS = 5.0
-"""A run that writes nothing for longer is said to be silent."""
+"""Seconds without news after which a run counts as silent."""
 MOST_LONGEST = 8
 
 
 def view(name: str, runs: dict[str, Seen], folder: str, left_out: int = 0) -> dict[str, Any]:
-    """What the page asks for, JSON-ready: the run of this name, else the one under way, else the first."""
+    """The data for the page, JSON-ready: the run of this name, else the one in progress, else the first."""
     fallback = next((other for other, run in runs.items() if run.state == "running"), next(iter(runs), ""))
     chosen = name if name in runs else fallback
     kind, text = standing(runs[chosen]) if runs else ("waiting", f"waiting: there is no run in {folder} yet")
@@ -33,7 +33,7 @@ def view(name: str, runs: dict[str, Seen], folder: str, left_out: int = 0) -> di
 
 
 def standing(run: Seen) -> tuple[str, str]:
-    """How a run stands: in a word for the page's colours, and in a sentence."""
+    """The state of a run: one word for the page's colours, and a sentence."""
     match run.state:
         case "running" if run.age > QUIET_SECONDS:
             return "silent", f"no news for {duration(run.age)}"
@@ -91,7 +91,7 @@ def _about(run: Snapshot) -> str:
 
 
 def _tiles(run: Snapshot) -> list[tuple[str, str, str]]:
-    """Name, value, and what goes with it."""
+    """Name, value, and details."""
     totals, wall, clock = run.totals, run.rates.wall, run.rates.clock
     last = totals.evaluations[-1] if totals.evaluations else EvaluationPoint(0, 0.0, 0, math.nan, math.nan)
     virtual = run.about.clock == "virtual"
@@ -117,7 +117,7 @@ def _tiles(run: Snapshot) -> list[tuple[str, str, str]]:
 
 
 def _longest(run: Snapshot) -> list[dict[str, Any]]:
-    """Those in flight for the longest: client, since when, for how long, how many versions behind; whether slow."""
+    """Those in flight for the longest: client, since, duration, versions behind; whether slow."""
     usual = usual_seconds(run)
     return [
         {

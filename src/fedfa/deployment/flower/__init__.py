@@ -1,4 +1,4 @@
-"""fedfa on Flower: the strategies that were simulated, on real clients. See docs/deploy.md."""
+"""fedfa on Flower: the simulator's strategies on real clients. See docs/deploy.md."""
 
 from fedfa.deployment.flower.client import client_app as client_app
 from fedfa.deployment.flower.client import digits as digits

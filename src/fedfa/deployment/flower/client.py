@@ -1,4 +1,4 @@
-"""The client's side: a Flower ClientApp that trains as fedfa does, or as the user's own function does."""
+"""The client's side: a Flower ClientApp that trains with fedfa's loop or with the user's own function."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -21,7 +21,7 @@ from fedfa.learning.models.settings import ModelSettings
 from fedfa.learning.task import Task
 
 Node = Mapping[str, Any]
-"""What the SuperNode was started with: ``--node-config``."""
+"""The SuperNode's ``--node-config``."""
 TaskSource = str | Task | Callable[[int, Node | None], Task]
 """A task, "digits", or a function of the seed and the node (None on the server)."""
 
@@ -34,9 +34,9 @@ def client_app(
 ) -> ClientApp:
     """A ClientApp for a task, or for a model and a function that trains it.
 
-    A task with several clients' data is trained on the part that the node's ``partition-id`` names, one with a single
-    client's on that. ``train(module, order, node)`` is given the module with the order's values and returns a
-    ``Trained(None, num_examples, num_steps, loss)``; the module's values are what is sent back.
+    If a task has several clients' data, the node trains on the part with its ``partition-id``; if it has one client's
+    data, the node trains on that. ``train(module, order, node)`` gets the module with the order's values and returns a
+    ``Trained(None, num_examples, num_steps, loss)``; the module's values are sent back.
     """
     require((task is None) != (model is None or train is None), "client_app: give a task, or model= and train=")
     app = ClientApp()
@@ -59,7 +59,7 @@ def client_app(
 
 
 def make_task(source: TaskSource, seed: int, node: Node | None) -> Task:
-    """The task that a source stands for, on a node or (None) on the server."""
+    """The task from a source, on a node or (None) on the server."""
     if isinstance(source, str):
         check(source == "digits", "task", source, "must be 'digits', a fedfa.Task or a function")
         return digits(seed, node)
@@ -69,14 +69,14 @@ def make_task(source: TaskSource, seed: int, node: Node | None) -> Task:
 
 
 def digits(seed: int, node: Node | None, local: LocalTraining | None = None) -> Task:
-    """The embedded task, split among as many clients as the nodes' ``num-partitions`` says."""
+    """The embedded task, split among ``num-partitions`` clients."""
     parts = 1 if node is None else node.get("num-partitions", 1)
     check(isinstance(parts, int) and parts >= 1, "num-partitions", parts, "must be 1, 2, 3, ...")
     return data_task(DataSettings(clients=parts), ModelSettings(), local or LocalTraining(), seed)  # pyright: ignore
 
 
 def _remember_layout(task: Task, state: RecordDict) -> None:
-    """Try only once per run in which layout this node computes: each message may come to a process of its own."""
+    """Try this node's memory layout only once per run: each message may come to a new process."""
     known = state.get("fedfa")
     if isinstance(known, ConfigRecord):
         task.channels_last = bool(known["channels-last"])

@@ -3,7 +3,7 @@
     with Federation(nodes=4) as federation:
         federation.run(app, {"out": "runs/digits"})
 
-For trying an app out, and for tests. When it is left, also by an exception or Ctrl-C, nothing keeps running.
+For trying an app, and for tests. When the block ends, also by an exception or Ctrl-C, all processes are stopped.
 """
 
 import contextlib
@@ -27,12 +27,12 @@ from fedfa.errors import EngineError
 logger = logging.getLogger("fedfa")
 
 MARK = "FEDFA_FEDERATION"
-"""Environment variable by which all processes of a federation are found again, also those that daemons start."""
+"""Environment variable that marks all processes of a federation, also those that daemons start."""
 PATIENCE = 60.0
 """Seconds a daemon may take to start."""
 CONNECTION = "here"
 PORTS = range(20000, 32000)
-"""Below those that the kernel gives to connections: it could give one away before the daemon has taken it."""
+"""Below the kernel's range for connections: the kernel could use such a port before the daemon opens it."""
 
 
 class Federation:
@@ -101,7 +101,7 @@ class Federation:
         return process
 
     def start_superlink(self) -> None:
-        """Start the SuperLink, once more perhaps: it keeps its state in a file."""
+        """Start or restart the SuperLink: it keeps its state in a file."""
         self.superlink = self.start(
             "superlink", "flower-superlink", *self._security, "--port", str(self.port),
             "--database", str(self.folder / "state.db"),
@@ -116,7 +116,7 @@ class Federation:
     def start_node(
         self, number: int, *, port: int | None = None, config: str = "", security: Sequence[str] = ("--insecure",)
     ) -> subprocess.Popen[bytes]:
-        """Start SuperNode ``number``, perhaps with a proxy's port, with more in its node config or with other keys."""
+        """Start SuperNode ``number``, optionally with a proxy's port, a longer node config or other keys."""
         return self.start(
             f"node{number}", "flower-supernode", *security,
             "--superlink", f"127.0.0.1:{port or self.port}", "--port", str(self._reserve_port()),
@@ -124,7 +124,7 @@ class Federation:
         )  # fmt: skip
 
     def start_run(self, app: Path, config: Mapping[str, Any], quiet: bool = False) -> subprocess.Popen[bytes]:
-        """``flwr run`` with these run-config values; ends when the run does. What the server says goes to stdout."""
+        """``flwr run`` with these run-config values; ends when the run does. The server's output goes to stdout."""
         words = [f"{key}={json.dumps(value)}" for key, value in config.items()]
         command = ["flwr", "run", str(app), CONNECTION, "--stream", "--run-config", " ".join(words)]
         if quiet:
@@ -136,7 +136,7 @@ class Federation:
         process = self.start_run(app, config)
         while (code := process.poll()) is None:
             self._tell_of_the_dead()
-            time.sleep(0.2)  # wait() would be deaf to Ctrl-C when another thread gets the signal
+            time.sleep(0.2)  # wait() would miss Ctrl-C if another thread gets the signal
         if code:
             raise EngineError(f"flwr run ended with exit status {code}; see above")
 
@@ -147,23 +147,23 @@ class Federation:
                 logger.warning("%s ended by itself; its last words: %s", name, self._last_words(name))
 
     def processes(self, program: str = "") -> list[int]:
-        """Ids of this federation's processes, whoever started them, whose command line holds this word."""
+        """Ids of this federation's processes with this word in their command line."""
         found = []
         for path in Path("/proc").glob("[0-9]*"):
             try:
                 ours = f"{MARK}={self.mark}".encode() in (path / "environ").read_bytes().split(b"\0")
                 if ours and program.encode() in (path / "cmdline").read_bytes():
                     found.append(int(path.name))
-            except OSError:  # ended meanwhile, or somebody else's
+            except OSError:  # ended meanwhile, or another user's
                 continue
         return found
 
     def _reserve_port(self) -> int:
-        """A free port, for this federation alone: a daemon takes seconds to take it, and others look for ports too."""
+        """Reserve a free port: a daemon needs seconds to open it, and other federations look for ports too."""
         for port in random.SystemRandom().sample(PORTS, len(PORTS)):
             name = socket.socket(socket.AF_UNIX)
             try:
-                name.bind(f"\0fedfa-port-{port}")  # gone with this process, however it ends
+                name.bind(f"\0fedfa-port-{port}")  # released when this process ends
                 with socket.socket() as probe:
                     probe.bind(("127.0.0.1", port))
             except OSError:
@@ -174,7 +174,7 @@ class Federation:
         raise EngineError(f"no port from {PORTS.start} to {PORTS.stop - 1} is free")
 
     def close(self) -> None:
-        """Stop everything: kindly first, then not."""
+        """Stop everything: first with a signal that allows cleanup, then by force."""
         for kind, patience in ((signal.SIGTERM, 5.0), (signal.SIGKILL, 5.0)):
             until = time.monotonic() + patience
             while (left := self.processes()) and time.monotonic() < until:
@@ -191,7 +191,7 @@ class Federation:
 
 
 def offline() -> dict[str, str]:
-    """Switches that keep Flower from calling home or installing things, and make it look for work more often."""
+    """Switches that stop Flower's telemetry and installations, and make it look for work more often."""
     return {
         "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1",
         "FLWR_TELEMETRY_ENABLED": "0",

@@ -1,4 +1,4 @@
-"""The server's side: a Flower ServerApp that runs any fedfa strategy on the nodes there are."""
+"""The server's side: a Flower ServerApp that runs any fedfa strategy on the connected nodes."""
 
 import logging
 import signal
@@ -23,9 +23,9 @@ logger = logging.getLogger("fedfa")
 
 
 def server_app(task: TaskSource, strategy: Strategy | None = None) -> ServerApp:
-    """A ServerApp that trains the task's model on the federation, as the run config says.
+    """A ServerApp that trains the task's model on the federation, with the settings of the run config.
 
-    ``strategy``: an object of your own, instead of the one that the run config names.
+    ``strategy``: your own object, instead of the one that the run config names.
     """
     app = ServerApp()
 
@@ -56,9 +56,9 @@ def serve(grid: Grid, task: TaskSource, settings: DeploymentSettings, strategy: 
 
 @contextmanager
 def stopped_in_order() -> Iterator[None]:
-    """Flower stops a ServerApp with a signal and soon ends its process; first let the run say so in its folder.
+    """Let the run record its end in its folder: Flower stops a ServerApp with a signal and soon ends its process.
 
-    It does so after ``flwr stop``, and when a SuperLink comes back that has given the run up.
+    It does so after ``flwr stop``, and when a SuperLink comes back that has given up the run.
     """
     if threading.current_thread() is not threading.main_thread():
         yield

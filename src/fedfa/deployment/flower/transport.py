@@ -1,10 +1,10 @@
-"""Flower as the transport of a deployment: one thread per message that is out, and one that looks for nodes.
+"""Flower as the transport of a deployment: one thread per message in flight, and one that looks for nodes.
 
-``Grid.pull_messages`` blocks while a reply is still being uploaded, so a single loop over all messages would let one
-slow uplink delay everyone. With a thread each, nobody waits for anybody; the answers meet in one queue.
+``Grid.pull_messages`` blocks while a reply is still being uploaded, so in a single loop over all messages one slow
+uplink would delay all others. With a thread for each message none waits for another; the answers go to one queue.
 
-While the SuperLink is away the Grid's calls block: Flower tries again until it is back. What they raise comes from a
-SuperLink that answers, but cannot do now what it is asked.
+While the SuperLink is away, the Grid's calls block: Flower tries again until it is back. An exception from them comes
+from a SuperLink that answers, but cannot carry out the request now.
 """
 
 import logging
@@ -26,12 +26,12 @@ logger = logging.getLogger("fedfa")
 
 POLL_SECONDS = 0.25
 JOURNEYS = 2.0
-"""A poll that finds an answer half uploaded costs 1 s, then 2 s more and so on, for so long Flower waits before it asks
-for the rest. So the pause between polls is at least so many times what the model took on its way out."""
+"""The pause between polls is at least this many times the time in which the model was sent. A poll that finds a half
+uploaded answer is expensive: Flower waits 1 s, then 2 s more and so on, before it asks for the rest."""
 SHARE_OF_THE_WAIT = 0.02
-"""And at least this share of the time waited: every poll costs the SuperLink processor time."""
+"""The pause is also at least this share of the time waited: every poll costs the SuperLink processor time."""
 HEAD_START, LONGEST_HEAD_START = 0.5, 3.0
-"""Nor is there a first poll before half of the quickest answer's time has passed, or a SuperNode's own pause."""
+"""The first poll comes after this share of the quickest answer's time, or after a SuperNode's own pause."""
 MOST_POLLS_PER_SECOND = 100
 LONGEST_PAUSE = 10.0
 GRACE_SECONDS = 60.0
@@ -39,9 +39,9 @@ GRACE_SECONDS = 60.0
 AGAIN_AFTER = (1.0, 5.0, 10.0, 20.0)
 """Pauses before a message that could not be sent is sent again."""
 AWAY_SECONDS = 20.0
-"""A SuperLink that has not said for so long which nodes there are was away."""
+"""Seconds without a list of nodes after which the SuperLink counts as away."""
 RETURN_SECONDS = 60.0
-"""For so long after that, what is lost is not blamed on the nodes: they may just not have reported to it again."""
+"""Seconds after its return in which nodes are not blamed for losses: they may not have reconnected yet."""
 
 EXPIRED, ANSWER_GONE = 3, 4
 _OUTCOMES = {
@@ -56,10 +56,10 @@ _OUTCOMES = {
 
 
 class Sent(NamedTuple):
-    """A message that is out."""
+    """A message in flight."""
 
     ticket: str
-    """Empty where the SuperLink did not take it."""
+    """Empty if the SuperLink did not accept it."""
     made: float
     journey: float
     """Seconds it took on its way to the SuperLink."""
@@ -94,12 +94,12 @@ class FlowerTransport:
             try:
                 present = frozenset(self._grid.get_node_ids())
             except Exception as error:
-                logger.warning("the SuperLink does not say which nodes there are (%s)", in_a_line(error))
+                logger.warning("the SuperLink does not list its nodes (%s)", in_a_line(error))
                 self._closed.wait(LONGEST_PAUSE)
                 continue
             now = time.monotonic()
             if now - self._heard > AWAY_SECONDS:
-                logger.warning("the SuperLink was away for %.0f s; going on", now - self._heard)
+                logger.warning("the SuperLink was away for %.0f s; continuing", now - self._heard)
                 self._doubtful_until = now + RETURN_SECONDS
             self._heard = now
             if present != known:
@@ -107,7 +107,7 @@ class FlowerTransport:
                 self.events.put(Nodes(present))
 
     def _collect(self, node: int, request: TrainRequest) -> None:
-        """Whatever happens, exactly one event follows: a collector that died silently would hold its slot forever."""
+        """Exactly one event follows in every case: a collector that died silently would keep its slot forever."""
         self._out += 1
         try:
             self.events.put(self._exchange(node, request))
@@ -131,10 +131,10 @@ class FlowerTransport:
         return self._event(reply, request, time.monotonic() - sent.made)
 
     def _push(self, node: int, request: TrainRequest) -> Sent:
-        """Send the order; should it fail, send the same message again, which the SuperLink knows by its id.
+        """Send the order; if that fails, send the same message again, which the SuperLink recognises by its id.
 
-        One pushes at a time, and makes its message only then: all pushes share one way, and side by side they would
-        all arrive as late as the last.
+        Only one thread pushes at a time, and makes its message only then. All pushes share one connection: in
+        parallel they would all arrive as late as the last.
         """
         message, made, pauses = None, 0.0, iter(AGAIN_AFTER)
         while True:
@@ -154,7 +154,7 @@ class FlowerTransport:
             logger.warning("an order could not be sent (%s); trying again", in_a_line(failed))
 
     def _pull(self, sent: Sent) -> Message | None:
-        """The reply, once it is there; None where it never comes."""
+        """The reply, when it is there; None if it never comes."""
         pause, began = min(LONGEST_HEAD_START, HEAD_START * self._quickest), time.monotonic()
         while (now := time.monotonic()) < sent.made + self._ttl + GRACE_SECONDS:
             patience = min(LONGEST_PAUSE, max(JOURNEYS * sent.journey, SHARE_OF_THE_WAIT * (now - began)))

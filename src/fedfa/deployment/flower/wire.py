@@ -1,9 +1,9 @@
-"""Orders and answers as Flower messages. Whatever comes over the wire is checked for type, shape and size first.
+"""Orders and answers as Flower messages. Everything received is checked for type, shape and size first.
 
-An order holds ``arrays`` and ``config``; an answer ``arrays`` and ``metrics``. Two forms of ``arrays`` are
-understood: one flat float32 array named ``flat`` (what fedfa's own client app speaks: Flower's cost is per array), and
-one array per tensor under PyTorch's names (what stock Flower clients speak). In the flat array every tensor lies as
-PyTorch lays it out, whichever layout either side computes in.
+An order has ``arrays`` and ``config``; an answer has ``arrays`` and ``metrics``. ``arrays`` has two forms: one flat
+float32 array named ``flat`` (used by fedfa's own client app, because Flower's cost is per array), or one array per
+tensor under PyTorch's names (used by stock Flower clients). The flat array always has PyTorch's layout, in whichever
+layout either side computes.
 """
 
 import io
@@ -26,7 +26,7 @@ from fedfa.learning.task import Task
 Form = Literal["flat", "named"]
 FLAT = "flat"
 MOST_HEADER = 4096
-"""Bytes that numpy's file header may take at the front of an array."""
+"""Bytes that numpy's file header may need at the front of an array."""
 
 
 class WireError(ValueError):
@@ -35,7 +35,7 @@ class WireError(ValueError):
 
 @dataclass(frozen=True)
 class Server:
-    """The server's end: it sends in one form, and understands both."""
+    """The server's end: it sends one form, and reads both."""
 
     task: Task
     seed: int
@@ -64,7 +64,7 @@ class Server:
         return RecordDict({"arrays": arrays, "config": ConfigRecord(config)})
 
     def answer(self, content: RecordDict, order: TrainRequest) -> Trained:
-        """What a client has sent, or a WireError."""
+        """The client's answer, or a WireError."""
         arrays, metrics = _only(content, ArrayRecord), _only(content, MetricRecord)
         answers = number_in(metrics, "dispatch", order.dispatch)
         if answers != order.dispatch:
@@ -92,7 +92,7 @@ class Server:
 
 
 def read_order(content: RecordDict, layout: Layout) -> TrainRequest:
-    """A client's end: what it is told, checked as well."""
+    """A client's end; it checks what it receives, too."""
     config = content["config"]
     if not isinstance(config, ConfigRecord):
         raise WireError("config: is no ConfigRecord")
@@ -121,12 +121,12 @@ def write_answer(order: TrainRequest, trained: Trained, layout: Layout) -> Recor
 
 
 def _sent(vector: np.ndarray, layout: Layout) -> Array:
-    """A flat vector of this layout as it travels."""
+    """A flat vector of this layout in the form for sending."""
     return array_from(_converted(vector, layout, layout.plain))
 
 
 def _received(arrays: ArrayRecord, layout: Layout) -> np.ndarray:
-    """A flat vector that has travelled, in this layout."""
+    """A received flat vector, in this layout."""
     return _converted(array_of(arrays[FLAT], (layout.length,), FLAT), layout.plain, layout)
 
 
@@ -137,7 +137,7 @@ def _converted(vector: np.ndarray, old: Layout, new: Layout) -> np.ndarray:
 
 
 def array_from(vector: np.ndarray) -> Array:
-    """What ``Array(vector)`` is, in one copy instead of several."""
+    """The same as ``Array(vector)``, with one copy instead of several."""
     vector = np.ascontiguousarray(vector, "<f4")
     head = io.BytesIO()
     np.lib.format.write_array_header_1_0(head, np.lib.format.header_data_from_array_1_0(vector))

@@ -1,4 +1,4 @@
-"""What is trained, and on what. The server and every site import this file.
+"""Model, data and training. The server and every site import this file.
 
 The embedded digits: a site trains on part ``partition-id`` of ``num-partitions``, both from its --node-config.
 """

@@ -1,6 +1,6 @@
-"""What is trained, and on what. The server and every site import this file.
+"""Model, data and training. The server and every site import this file.
 
-Put in your model, a site's data and the server's test data. As it stands it learns to tell two clouds of points apart.
+Put in your model, a site's data and the server's test data. As it is, it learns to separate two clouds of points.
 """
 
 from collections.abc import Mapping
@@ -19,12 +19,12 @@ def model() -> nn.Module:
 
 
 def site_data(node: Mapping[str, Any]) -> tuple[Tensor, Tensor]:
-    """Inputs and targets that this site has; ``node`` is its --node-config, where a path can be put."""
+    """Inputs and targets of this site; ``node`` is its --node-config, which can hold a path."""
     return _clouds(200, seed=1 + node.get("partition-id", 0))
 
 
 def test_data() -> tuple[Tensor, Tensor]:
-    """Inputs and targets by which the server judges the model."""
+    """Inputs and targets with which the server evaluates the model."""
     return _clouds(500, seed=0)
 
 

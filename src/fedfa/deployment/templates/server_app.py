@@ -1,4 +1,4 @@
-"""The server: aggregates, evaluates, keeps the records. What it does is said in pyproject.toml."""
+"""The server: aggregates, evaluates, keeps the records. Its settings are in pyproject.toml."""
 
 from task import task
 

@@ -1,4 +1,4 @@
-"""What a data set is, and where the user's own copy of one is found."""
+"""Data sets, and the search for the user's own copy of one."""
 
 import os
 from collections.abc import Callable, Iterable, Sequence
@@ -14,7 +14,7 @@ from fedfa.errors import ConfigError, check, require
 
 @dataclass(frozen=True)
 class DataSet:
-    """Training and test examples; ``owners`` says whose each training example is, where that is known."""
+    """Training and test examples; ``owners`` holds the owner of each training example, if known."""
 
     train_inputs: Tensor
     train_targets: Tensor
@@ -51,7 +51,7 @@ class Source(Generic[T]):
     load: Callable[[Path, np.random.Generator], T]
     """Read the examples from the folder that holds the user's data sets."""
     find: Callable[[Path], Path] | None = None
-    """Where the files are below that folder; a ConfigError says what is missing. None: the data set is embedded."""
+    """The files below that folder; a ConfigError says what is missing. None: the data set is embedded."""
     remedy: str = ""
     """Where to get the files."""
 
@@ -59,7 +59,7 @@ class Source(Generic[T]):
         return self.load(Path() if self.find is None else self.folder(name, folder), generator)
 
     def folder(self, name: str, folder: str) -> Path:
-        """Where the user keeps data sets: the given folder, or else FEDFA_DATA."""
+        """The user's folder of data sets: the given one, or else FEDFA_DATA."""
         where = folder or os.environ.get("FEDFA_DATA", "")
         check(bool(where), "dataset", name, f"say where it is: data.folder, --data DIR or FEDFA_DATA; {self.remedy}")
         root = Path(where).expanduser()
@@ -83,7 +83,7 @@ def subfolder(root: Path, names: Sequence[str], hint: str) -> Path:
 
 
 def held_out(owners: Iterable[object], every: int) -> np.ndarray:
-    """Which examples are kept for testing where nothing says so: every n-th of each owner."""
+    """The examples to hold out for testing if the data marks none: every n-th of each owner."""
     counts: dict[object, int] = {}
     chosen = []
     for owner in owners:

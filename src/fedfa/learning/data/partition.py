@@ -21,7 +21,7 @@ Positions = list[np.ndarray]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Split:
-    """What a partition is made from."""
+    """The input of a partition."""
 
     labels: np.ndarray
     num_clients: int
@@ -34,7 +34,7 @@ class Split:
 
 
 def partition(kind: str, split: Split) -> Positions:
-    """Split by the named way."""
+    """Split in the named way."""
     one_of(PARTITIONS, kind, "partition")
     num_clients, fewest = split.num_clients, 0 if kind == "natural" else 1
     check(num_clients >= fewest, "clients", num_clients, f"must be at least {fewest}")
@@ -61,7 +61,7 @@ def dirichlet(labels: np.ndarray, num_clients: int, alpha: float, generator: np.
         taken = np.zeros(len(classes), int)
         while (missing := size - taken.sum()) > 0:
             share = np.where(left > taken, wanted, 0.0)
-            if share.sum() == 0:  # the client's own classes are used up: fall back to what there is
+            if share.sum() == 0:  # the client's own classes are used up: fall back to what is left
                 share = np.maximum(left - taken, 0).astype(float)
             drawn = generator.multinomial(missing, share / share.sum())
             taken = np.minimum(taken + drawn, left)

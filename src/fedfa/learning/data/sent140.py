@@ -1,4 +1,4 @@
-"""Sentiment140 (Go et al., 2009): tweets, negative (0) or positive (1) by the emoticon they held.
+"""Sentiment140 (Go et al., 2009): tweets, negative (0) or positive (1) by the emoticon in them.
 
 Reads the public file, with each user as the owner of their tweets, or any other CSV file with the header
 target,id,date,user,text. In such a sample few users have more than one tweet; there the owner is the hour of posting.

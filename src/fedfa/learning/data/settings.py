@@ -14,18 +14,18 @@ class DataSettings:
 
     dataset: str = "digits"
     folder: str = ""
-    """Where the data set is, unless it is embedded; without it, FEDFA_DATA."""
+    """Folder of the data set, unless it is embedded; by default FEDFA_DATA."""
     fraction: float = 1.0
     """Share of the examples to use, drawn at random, for quick tries."""
     clients: int = 50
-    """0: every owner there is (natural)."""
+    """0: all owners (natural)."""
     partition: str = "dirichlet"
     alpha: float = 0.5
     shards_per_client: int = 2
     min_examples: int = 1
     """Owners with fewer training examples are left out (natural)."""
     max_examples: int = 0
-    """Of an owner's training examples only the first so many count (natural); 0: all."""
+    """Most training examples per owner, the first ones (natural); 0: all."""
 
     def __post_init__(self) -> None:
         one_of(DATASETS, self.dataset, "dataset")

@@ -25,7 +25,7 @@ def load(root: Path, generator: np.random.Generator) -> TextSet:
 
 
 def _read(path: Path) -> tuple[list[str], np.ndarray]:
-    """Raw tabs and line feeds, for nothing is quoted or escaped and sentences hold quotes."""
+    """Splits at raw tabs and line feeds: nothing is quoted or escaped, and sentences contain quotes."""
     require(path.is_file(), f"{path}: is missing; {REMEDY}")
     try:
         header, *lines = path.read_text("utf-8").removesuffix("\n").split("\n")

@@ -1,4 +1,4 @@
-"""What the text data sets share: the examples as read, and how their files are read."""
+"""What the text data sets share: the raw examples, and reading their files."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from fedfa.errors import ConfigError, in_a_line, require
 
 @dataclass(frozen=True, slots=True)
 class TextSet:
-    """Training and test texts with their classes; ``owners`` says whose each training text is, where that is known."""
+    """Training and test texts with their classes; ``owners`` holds the owner of each training text, if known."""
 
     train_texts: list[str]
     train_labels: np.ndarray
@@ -39,7 +39,7 @@ def split(
 
 
 def class_numbers(values: Iterable[object], classes: Mapping[str, int], where: Path) -> np.ndarray:
-    """The class of each label as it is written in the file."""
+    """The class of each label, from its text in the file."""
     written = [str(value) for value in values]
     unknown = set(written) - classes.keys()
     require(not unknown, f"{where}: label {min(unknown, default='')!r} is not one of {', '.join(classes)}: damaged?")
@@ -47,7 +47,7 @@ def class_numbers(values: Iterable[object], classes: Mapping[str, int], where: P
 
 
 def read_csv(path: Path, columns: Sequence[str], remedy: str, *, header: bool, encoding: str = "utf8") -> pl.DataFrame:
-    """These columns of a CSV file, all as texts; without a header they are all there are, in this order."""
+    """These columns of a CSV file, all as texts; without a header the file has exactly these, in this order."""
     try:
         with path.open("rb") as file:
             file.seek(-1, 2)

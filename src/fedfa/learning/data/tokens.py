@@ -1,4 +1,4 @@
-"""Texts as token ids, computed once: the ids are kept in a cache folder and found there by what they depend on.
+"""Texts as token ids, computed once and kept in a cache folder under a hash of everything that they depend on.
 
 The folder is $FEDFA_CACHE, else $XDG_CACHE_HOME/fedfa, else ~/.cache/fedfa. It may be deleted at any time.
 """
@@ -19,7 +19,7 @@ from fedfa.learning.data.text import TextSet
 from fedfa.learning.models.bert import REMEDY, from_folder, padding
 
 AT_A_TIME = 10_000
-"""Texts; bounds the memory that the tokenizer's own objects take."""
+"""Texts per call; limits the memory of the tokenizer's own objects."""
 
 logger = logging.getLogger("fedfa")
 
@@ -39,7 +39,7 @@ def tokenised(texts: TextSet, folder: Path, max_length: int) -> DataSet:
 
 
 def token_ids(texts: list[str], folder: Path, max_length: int) -> np.ndarray:
-    """One row per text, padded to the longest, which is cut to ``max_length``; from the cache where it is there."""
+    """One row per text, cut to ``max_length`` and padded to the longest; from the cache if it is there."""
     path = cache_folder() / f"tokens-{_key(texts, folder, max_length)}.npy"
     try:
         found = np.load(path, allow_pickle=False)
@@ -54,7 +54,7 @@ def token_ids(texts: list[str], folder: Path, max_length: int) -> np.ndarray:
     except OSError as error:
         if not path.exists():  # else another process was faster
             logger.warning(
-                "%s: cannot be written (%s); texts are tokenised anew each time", path.parent, error.strerror
+                "%s: cannot be written (%s); texts are tokenised again each time", path.parent, error.strerror
             )
     return ids
 

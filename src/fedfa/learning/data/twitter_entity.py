@@ -1,4 +1,4 @@
-"""Tweets about 32 games and companies, by what they say about them; each of these entities is a client.
+"""Tweets about 32 games and companies, with their sentiment; each of these entities is a client.
 
 Reads ``twitter_training.csv`` of Kaggle's "Twitter Sentiment Analysis". The file has about six paraphrases of each
 tweet under one id: every fifth *id* of an entity is held out for testing, so that no tweet is on both sides.

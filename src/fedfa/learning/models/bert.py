@@ -1,7 +1,7 @@
 """Text classification with BERT and its relatives, from a folder in the form of Hugging Face's transformers.
 
-Nothing is ever fetched: the folder is the user's own copy. With LoRA (Hu et al., arXiv:2106.09685) the body stays as it
-is; only small adapters of the query and value matrices, and the classification head, are trained and travel.
+Nothing is downloaded: the folder is the user's own copy. With LoRA (Hu et al., arXiv:2106.09685) the body is frozen;
+only small adapters of the query and value matrices, and the classification head, are trained and sent.
 """
 
 import copy
@@ -26,10 +26,10 @@ REMEDY = (
 WEIGHT_FILES = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin")
 VOCABULARIES = ("tokenizer.json", "vocab.txt", "vocab.json")
 QUERY_AND_VALUE = {"query", "value", "q", "v", "q_lin", "v_lin", "q_proj", "v_proj", "query_proj", "value_proj"}
-"""What the matrices are called in BERT, MPNet, DistilBERT and others."""
+"""The names of the matrices in BERT, MPNet, DistilBERT and others."""
 
 LIKE_LENGTH = 64
-"""Texts judged together."""
+"""Texts evaluated together."""
 
 
 class Bert(nn.Module):
@@ -42,7 +42,7 @@ class Bert(nn.Module):
     def forward(self, ids: Tensor) -> Tensor:
         if not _may_look_at(ids):
             return self._outputs(ids)
-        # Most texts are short: leave out columns that are all padding, and judge texts of like length together.
+        # Most texts are short: leave out columns that are all padding, and evaluate texts of similar length together.
         lengths = (ids != self.pad).int().mul(torch.arange(1, ids.shape[1] + 1)).amax(1)
         if torch.is_grad_enabled() or len(ids) <= LIKE_LENGTH:
             return self._outputs(ids[:, : int(lengths.max())])
@@ -51,13 +51,13 @@ class Bert(nn.Module):
         return torch.cat(parts)[order.argsort()]
 
     def _outputs(self, ids: Tensor) -> Tensor:
-        # Given in its final form, because transformers would look into a plain mask: that makes a GPU wait.
+        # In its final form, because transformers would read the values of a plain mask, which makes a GPU wait.
         mask = torch.zeros(ids.shape, device=ids.device).masked_fill(ids == self.pad, torch.finfo(torch.float32).min)
         return self.model(input_ids=ids, attention_mask=mask[:, None, None, :]).logits
 
 
 def _may_look_at(ids: Tensor) -> bool:
-    """Whether shapes may depend on values: only in plain execution on the CPU, never in a graph to be used again."""
+    """Whether shapes may depend on values: only in plain execution on the CPU, never in a graph that is reused."""
     return (
         ids.device.type == "cpu"
         and not torch.compiler.is_compiling()
@@ -80,7 +80,7 @@ def find_weights(weights: str, data: Path) -> Path:
 
 
 def from_folder(kind: str, folder: Path, **settings: Any) -> Any:
-    """What ``transformers.AutoX.from_pretrained`` makes of these files, never of the network."""
+    """The result of ``transformers.AutoX.from_pretrained`` for these files, without the network."""
     transformers = needed("transformers")
     with _quietly():
         try:
@@ -93,7 +93,7 @@ def from_folder(kind: str, folder: Path, **settings: Any) -> Any:
 
 
 def padding(config: Any) -> int:
-    """The id that fills up short texts."""
+    """The id that pads short texts."""
     return config.pad_token_id or 0
 
 
@@ -109,7 +109,7 @@ def needed(name: str) -> Any:
 
 @contextmanager
 def _quietly() -> Iterator[None]:
-    """Without the library's progress bars and remarks; its settings are put back afterwards."""
+    """Without the library's progress bars and messages; its settings are restored afterwards."""
     logging = needed("transformers.utils.logging")
     verbosity, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
     logging.set_verbosity(logging.CRITICAL)
@@ -125,7 +125,7 @@ def _quietly() -> Iterator[None]:
 
 
 def _new(folder: Path, classes: int, lora_rank: int, lora_alpha: float) -> tuple[nn.Module, int]:
-    """A model of one's own and its padding id; what LoRA freezes shares its storage with others of this folder."""
+    """A new model and its padding id; weights frozen by LoRA share their storage with other models of this folder."""
     stamp = tuple((path.name, path.stat().st_size, path.stat().st_mtime_ns) for path in sorted(folder.iterdir()))
     loaded, new = _pretrained(folder, classes, stamp)
     body = f"{loaded.base_model_prefix}."
@@ -149,8 +149,8 @@ def _new(folder: Path, classes: int, lora_rank: int, lora_alpha: float) -> tuple
 
 @lru_cache(maxsize=1)
 def _pretrained(folder: Path, classes: int, stamp: object) -> tuple[Any, frozenset[str]]:
-    """The model as loaded, and which of its parameters were not in the file; kept until a file changes (``stamp``)."""
-    with torch.random.fork_rng(devices=[]):  # whether it is kept or read must not show in what is drawn
+    """The loaded model, and which of its parameters were not in the file; kept until a file changes (``stamp``)."""
+    with torch.random.fork_rng(devices=[]):  # random draws must not depend on whether it is kept or read
         model, report = from_folder(
             "AutoModelForSequenceClassification", folder, num_labels=classes, dtype=torch.float32,
             attn_implementation="eager",  # as fast on short texts, can be batched over clients, repeats bit for bit

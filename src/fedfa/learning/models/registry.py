@@ -18,7 +18,7 @@ Shape = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class ModelKind:
-    """How a model is made, and what it reads."""
+    """How to make a model, and what it reads."""
 
     make: Callable[[ModelSettings, Shape, int], nn.Module]
     """From settings, the shape of an example and the number of classes."""

@@ -22,9 +22,9 @@ class ModelSettings:
     max_length: int = 64
     """Tokens; longer texts are cut (bert)."""
     lora_rank: int = 0
-    """Rank of the LoRA adapters, which alone are trained together with the head; 0: everything is trained (bert)."""
+    """Rank of the LoRA adapters; only they and the head are trained. 0: everything is trained (bert)."""
     lora_alpha: float = 1.0
-    """The adapters count lora_alpha / lora_rank times (bert)."""
+    """The adapters are scaled by lora_alpha / lora_rank (bert)."""
 
     def __post_init__(self) -> None:
         check(1 <= self.hidden <= 10**6, "hidden", self.hidden, "must be between 1 and 1,000,000")

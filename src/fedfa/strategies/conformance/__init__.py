@@ -1,14 +1,14 @@
 """Conformance vectors: small streams of arrivals with the models every strategy must publish.
 
-The same names mean different formulas in different frameworks. ``vectors.json`` fixes ours, in plain numbers that
-any implementation in any language can be checked against:
+The same names mean different formulas in different frameworks. ``vectors.json`` defines ours in plain numbers, to
+check any implementation in any language:
 
     from fedfa.strategies.conformance import cases
     for case in cases():
         models = my_implementation(case.strategy, case.parameters, case.initial_model, case.arrivals)
         assert numpy.allclose(models, case.models, atol=1e-5)
 
-``python -m fedfa.strategies.conformance`` checks this package against them; with ``--write`` it makes them anew.
+``python -m fedfa.strategies.conformance`` checks this package against them; with ``--write`` it computes them again.
 """
 
 import json
@@ -48,7 +48,7 @@ def cases() -> list[Case]:
 
 
 def replay_case(case: Case) -> Models:
-    """What this package makes of a case."""
+    """The result of this package for a case."""
     strategy = build(STRATEGIES[case.strategy], case.parameters, case.name)
     arrivals = [Arrival(**arrival) for arrival in case.arrivals]
     return replay(strategy, case.initial_model, arrivals, case.num_trainable)

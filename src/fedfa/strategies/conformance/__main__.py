@@ -1,4 +1,4 @@
-"""Check this package against its conformance vectors, or (``--write``) make them anew."""
+"""Check this package against its conformance vectors, or (``--write``) compute them again."""
 
 import argparse
 import json

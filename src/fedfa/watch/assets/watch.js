@@ -80,7 +80,7 @@ function show(data) {
 async function ask() {
   try {
     const answer = await fetch("data.json?run=" + encodeURIComponent(run), { cache: "no-store" });
-    if (answer.status === 500) return stand("gone", "fedfa watch met an error; the terminal that runs it says which");
+    if (answer.status === 500) return stand("gone", "fedfa watch had an error; see its terminal");
     if (!answer.ok) throw new Error(answer.statusText);
     show(await answer.json());
   } catch (error) {
