@@ -20,7 +20,7 @@ from fedfa.strategies.conformance import cases, replay_case
 from fedfa.strategies.registry import STRATEGIES
 from fedfa.strategies.specs import strategy_class
 from fedfa.strategies.vectors import Summand, Window, blend
-from reference import reference_replay
+from tests.helpers.reference import reference_replay
 
 
 def arrival(client: int, base: int, *params: float, n: int = 1, steps: float = 1) -> Arrival:
@@ -39,7 +39,7 @@ def close(models: list[np.ndarray], expected: list[list[float]], atol: float = 1
     np.testing.assert_allclose(np.array(models), np.array(expected), atol=atol)
 
 
-EXAMPLES = Path(__file__).parent.parent / "examples"
+EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
 # The rules -----------------------------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from fedfa import LocalTraining, Task
 from fedfa.deployment.transport import TrainRequest
 from fedfa.executors.base import Trained, WorkOrder
 from fedfa.executors.inline import Inline
-from ordinary_models import Tutorial
+from tests.helpers.ordinary_models import Tutorial
 
 pytest.importorskip("flwr")
 

@@ -24,11 +24,11 @@ from fedfa.deployment import journal
 from fedfa.deployment.flower.federation import CONNECTION, Federation
 from fedfa.errors import EngineError
 from fedfa.runs.store import read_run
-from test_deployment import assert_journal_gives
+from tests.deployment.test_engine import assert_journal_gives
 
-APPS = Path(__file__).parent / "flower_apps"
+APPS = Path(__file__).parents[2] / "flower_apps"
 slow = pytest.mark.skipif("FEDFA_SLOW_TESTS" not in os.environ, reason="takes minutes; set FEDFA_SLOW_TESTS=1")
-EXAMPLE = Path(__file__).parent.parent / "examples" / "flower-digits"
+EXAMPLE = Path(__file__).parents[3] / "examples" / "flower-digits"
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from fedfa.executors.registry import make_executor
 from fedfa.learning.device import CPU
 from fedfa.learning.local import own_seed
 from fedfa.learning.probe import say_once
-from ordinary_models import MODELS, Answer, Apply, Tutorial, make_task, task_of
+from tests.helpers.ordinary_models import MODELS, Answer, Apply, Tutorial, make_task, task_of
 
 ROUNDS = 2
 

@@ -437,7 +437,7 @@ def fedfa(*words: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_the_example_is_what_deploy_init_writes(tmp_path: Path) -> None:
-    example = Path(__file__).parent.parent / "examples" / "flower-digits"
+    example = Path(__file__).parents[2] / "examples" / "flower-digits"
     done = fedfa("deploy", "init", str(tmp_path / "flower-digits"), "--task", "digits")
     assert done.returncode == 0, done.stderr
     names = sorted(path.name for path in (tmp_path / "flower-digits").iterdir())
