@@ -17,7 +17,6 @@ from fedfa.report.interactive import as_plotly
 from fedfa.report.shapes import Figure, Line, Note, Rule
 from fedfa.report.static import draw
 from fedfa.strategies.base import Flight, Update
-from fedfa.strategies.vectors import Summand, Window
 
 WITHOUT_GPU = pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a GPU")
 
@@ -125,36 +124,6 @@ def test_vectors_that_do_not_fit_are_said_to_be_repeated(monkeypatch: pytest.Mon
     assert "4 vectors again and again" in as_grid(MEASUREMENTS[3], [row]).rows[0][-1]
     monkeypatch.setattr(aggregation, "free_memory", lambda: fixed)
     assert aggregation.rows_of(length, [("fedfa-param", 20)], 1, lambda _: None) == []
-
-
-class Counted(np.ndarray):
-    """An array that counts the elements every operation on it reads."""
-
-    elements = 0
-
-    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, out: Any = None, **kwargs: Any) -> Any:
-        plain = [x.view(np.ndarray) if isinstance(x, np.ndarray) else x for x in inputs]
-        Counted.elements += sum(x.size for x in inputs if isinstance(x, Counted))
-        if out is not None:
-            kwargs["out"] = tuple(x.view(np.ndarray) for x in out)
-        done = getattr(ufunc, method)(*plain, **kwargs)
-        return out[0] if out is not None else done.view(Counted)
-
-
-@pytest.mark.parametrize(("length", "arrivals"), [(500, 1600), (1 << 17, 400)])
-def test_work_per_arrival_is_flat_in_the_window(length: int, arrivals: int) -> None:
-    """Counted, not timed: results are read as often with K = 4 as with K = 100 (in, out, and a quarter to renew)."""
-    results = [np.full(length, float(i), np.float32).view(Counted) for i in range(7)]
-    read = {}
-    for size in (4, 100):
-        window = Window(results[0], length, size)
-        for number in range(size + arrivals):
-            if number == size:
-                Counted.elements = 0
-            window.add(Summand(results[number % 7]))
-        read[size] = Counted.elements / arrivals / length
-    assert read[4] == pytest.approx(2.25, rel=0.05)
-    assert read[100] == pytest.approx(2.25, rel=0.05)
 
 
 def test_clients_cost_memory_only_once_touched() -> None:

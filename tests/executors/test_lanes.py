@@ -4,7 +4,6 @@ Everything but streams and graphs also runs on the CPU, and is tested there; the
 """
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,7 +13,6 @@ import torch
 from torch import Tensor, nn
 
 import fedfa
-from fedfa.errors import ConfigError
 from fedfa.executors.base import WorkOrder
 from fedfa.executors.capture import CannotCapture
 from fedfa.executors.inline import Inline
@@ -23,6 +21,8 @@ from fedfa.executors.registry import make_executor
 from fedfa.learning.device import CPU, Device, as_array
 from fedfa.strategies.fedfa import FedFaDelta, FedFaParam
 from fedfa.strategies.registry import STRATEGIES
+from tests.helpers import ordinary_models
+from tests.helpers.training import Warming
 
 GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
 PLACES = [
@@ -278,27 +278,12 @@ def test_a_step_that_comes_out_different_is_refused(monkeypatch: pytest.MonkeyPa
         Lanes(task, 0, CPU, compile=True)
 
 
-def test_places_are_checked() -> None:
-    task = make_task()
-    assert Device.of("cpu") == CPU
-    with pytest.raises(ConfigError, match="executor = 'lanes': needs a GPU"):
-        make_executor("lanes", task, 0)
-    before = torch.get_num_threads()
-    with pytest.raises(ConfigError, match="executor = 'lanes': needs a GPU"):
-        fedfa.simulate(FedFaParam(concurrency=2), task, engine={"executor": "lanes", "threads": before + 1})
-    assert torch.get_num_threads() == before
-    with pytest.raises(ConfigError, match="precision = 'tf32': the CPU computes in fp32 or bf16"):
-        Device.of("cpu", "tf32")
-    with pytest.raises(ConfigError, match="executor = 'batched': computes in fp32; with bf16 take inline"):
-        make_executor("batched", task, 0, Device.of("cpu", "bf16"))
-    with pytest.raises(ConfigError, match="device = 'tpu': must be auto, cpu or cuda"):
-        Device.of("tpu")
-    if not torch.cuda.is_available():
-        with pytest.raises(ConfigError, match="no GPU that torch can use"):
-            fedfa.simulate("fedavg", replace_clients(task), engine={"device": "cuda"})
-        assert Device.of("auto") == CPU
+class Replacing(Warming):
+    def forward(self, x: Tensor) -> Tensor:
+        self.steps = self.steps + 1
+        return self.layer(x) / self.steps
 
 
-def replace_clients(task: fedfa.Task) -> fedfa.Task:
-    task.local = replace(task.local, epochs=1)
-    return task
+def test_a_graph_refuses_buffers_that_are_replaced() -> None:
+    with pytest.raises(CannotCapture, match="it replaces its buffer steps"):
+        Lanes(ordinary_models.make_task("vector", Replacing), 0, CPU)
