@@ -1,8 +1,6 @@
 """``fedfa bench``: turns, rows, and the two promises behind the numbers: flat in K, memory only for touched clients."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,19 +11,10 @@ import torch
 import fedfa
 from fedfa.bench import MEASUREMENTS, Options, aggregation, as_grid, base, choose, engine, growth
 from fedfa.errors import ConfigError
-from fedfa.report.interactive import as_plotly
-from fedfa.report.shapes import Figure, Line, Note, Rule
-from fedfa.report.static import draw
 from fedfa.strategies.base import Flight, Update
+from tests.helpers.commands import call
 
 WITHOUT_GPU = pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a GPU")
-
-
-def call(*words: str, cwd: Path, ok: int = 0) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "fedfa.cli", "bench", *words]
-    done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=180)
-    assert done.returncode == ok, done.stdout + done.stderr
-    return done
 
 
 def test_sides_take_turns_and_the_first_turn_does_not_count() -> None:
@@ -42,7 +31,7 @@ def test_sides_take_turns_and_the_first_turn_does_not_count() -> None:
 
 def test_bench_measures_what_is_named_and_writes_json(tmp_path: Path) -> None:
     words = ["aggregation", "engine", "aggregation", "checkpoint"]
-    done = call(*words, "--quick", "--json", "all.json", cwd=tmp_path)
+    done = call("bench", *words, "--quick", "--json", "all.json", cwd=tmp_path)
     found = json.loads((tmp_path / "all.json").read_text())
     assert list(found["measurements"]) == ["engine", "aggregation", "checkpoint"]
     assert found["machine"]["numpy"] == np.__version__
@@ -59,7 +48,7 @@ def test_bench_measures_what_is_named_and_writes_json(tmp_path: Path) -> None:
 
 
 def test_growth_sweeps_and_draws(tmp_path: Path) -> None:
-    call("growth", "--quick", "--json", "growth.json", "--out", "figures", cwd=tmp_path)
+    call("bench", "growth", "--quick", "--json", "growth.json", "--out", "figures", cwd=tmp_path)
     rows = json.loads((tmp_path / "growth.json").read_text())["measurements"]["growth"]
     points = [row["details"] for row in rows]
     assert {(p["d"], p["K"]) for p in points if "d" in p} == {
@@ -70,7 +59,7 @@ def test_growth_sweeps_and_draws(tmp_path: Path) -> None:
 
 
 def test_the_list_names_all(tmp_path: Path) -> None:
-    lines = call("--list", cwd=tmp_path).stdout.splitlines()
+    lines = call("bench", "--list", cwd=tmp_path).stdout.splitlines()
     assert [line.split()[0] for line in lines] == [measurement.name for measurement in MEASUREMENTS]
 
 
@@ -84,7 +73,7 @@ def test_the_list_names_all(tmp_path: Path) -> None:
     ],
 )
 def test_wrong_words_are_one_line(words: list[str], message: str, tmp_path: Path) -> None:
-    done = call(*words, cwd=tmp_path, ok=2)
+    done = call("bench", *words, cwd=tmp_path, ok=2)
     assert message in done.stderr
     assert done.stderr.count("\n") == 1
 
@@ -143,20 +132,6 @@ def test_clients_cost_memory_only_once_touched() -> None:
     assert touched <= dispatches
     assert moved <= 2 * dispatches
     assert models <= in_flight == 50
-
-
-def test_logarithmic_axes_in_both_drawings() -> None:
-    layers = (Line("a", (1, 10, 100), (1, 10, 1000), "#000000", step=False), Rule(10, "ten"), Note(100, 1000, "end"))
-    figure = Figure("f", "F", "", "x", "y", layers, x_range=(1, 100), x_log=True, y_log=True)
-    (axes,) = draw(figure).axes
-    assert (axes.get_xscale(), axes.get_yscale(), axes.get_xlim()) == ("log", "log", (1, 100))
-    layout = as_plotly(figure)["layout"]
-    assert layout["xaxis"]["type"] == layout["yaxis"]["type"] == "log"
-    assert layout["xaxis"]["range"] == [0, 2]
-    assert layout["shapes"][0]["y0"] == 10
-    assert [note["y"] for note in layout["annotations"]] == [1, 3]
-    assert layout["annotations"][1]["x"] == 2
-    assert "type" not in as_plotly(Figure("g", "G", "", "x", "y", layers))["layout"]["xaxis"]
 
 
 def test_options_know_how_many_turns() -> None:

@@ -2,7 +2,6 @@
 
 import tomllib
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -10,7 +9,7 @@ import fedfa
 from fedfa.experiments.config import from_table, load_experiment
 from fedfa.experiments.points import points
 from fedfa.runs.store import read_run
-from fedfa.settings import parse_override, to_toml
+from fedfa.settings import to_toml
 
 TEMPLATE = Path(fedfa.__file__).parent / "experiments" / "template.toml"
 
@@ -31,22 +30,6 @@ def test_a_resolved_experiment_reads_back_as_itself() -> None:
     again = from_table(tomllib.loads(to_toml(experiment.as_table())))
     assert again.as_table() == experiment.as_table()
     assert again.make_strategy().staleness == fedfa.HingeStaleness(a=3.0, b=1.0)  # pyright: ignore[reportAttributeAccessIssue]
-
-
-@pytest.mark.parametrize(
-    ("text", "path", "value"),
-    [
-        ("strategy.window=10", ["strategy", "window"], 10),
-        ("name=fast run", ["name"], "fast run"),
-        ("local.lr = 0.5", ["local", "lr"], 0.5),
-        ("a=true", ["a"], True),
-        ("compare.seeds=[1, 2]", ["compare", "seeds"], [1, 2]),
-        ('weather.speed={kind="constant", value=2.0}', ["weather", "speed"], {"kind": "constant", "value": 2.0}),
-        ("stop.seconds=none", ["stop", "seconds"], None),
-    ],
-)
-def test_overrides(text: str, path: list[str], value: Any) -> None:
-    assert parse_override(text) == (path, value)
 
 
 def test_overrides_reach_the_objects() -> None:
@@ -179,28 +162,6 @@ def test_a_task_and_a_strategy_of_ones_own_by_file(tmp_path: Path) -> None:
         from_table({"strategy": {"name": f"{file}:Newst"}})
     with pytest.raises(fedfa.ConfigError, match="has no Oldest"):
         from_table({"strategy": {"name": f"{file}:Oldest"}})
-
-
-def test_comparisons_are_checked_before_anything_runs(tmp_path: Path) -> None:
-    experiment = load_experiment(None, ["strategy.window=3"])
-    todo = points(experiment, ["fedavg", "fedfa-param", "fedbuff:buffer=2:refill=immediate"], [0, 1], tmp_path)
-    assert len(todo) == 6
-    assert todo[0].experiment.strategy == {"name": "fedavg"}
-    assert todo[2].experiment.strategy == {"name": "fedfa-param", "window": 3}
-    assert todo[5].experiment.strategy == {"name": "fedbuff", "buffer": 2, "refill": "immediate"}
-    assert todo[5].folder == tmp_path / "fedbuff_buffer=2_refill=immediate-seed1"
-    for specs, seeds, message in [
-        (["fedavg", "fedavg"], [0], "one is given twice"),
-        (["fedavg"], [0, 0], "one is given twice"),
-        (["fedavgg"], [0], "did you mean 'fedavg'?"),
-        (["fedbuff:bufer=2"], [0], "unknown key; did you mean 'buffer'?"),
-        (["fedbuff:buffer=2:refill"], [0], "'refill' must look like KEY=VALUE"),
-        (["fedfa-param:concurrency=60"], [0], "concurrency = 60: more than the 50 clients there are"),
-    ]:
-        with pytest.raises(fedfa.ConfigError) as caught:
-            points(experiment, specs, seeds, tmp_path)
-        assert message in str(caught.value)
-    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize(

@@ -5,19 +5,16 @@ from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
-import pytest
-
 from fedfa.experiments.config import from_table
-from fedfa.experiments.points import Point, in_order, jobs_for, points
+from fedfa.experiments.points import Point, points
 from fedfa.experiments.processes import run_points
 from fedfa.runs.store import read_run
-
-SMALL = {"data": {"clients": 10}, "model": {"hidden": 8}, "strategy": {"concurrency": 4}, "engine": {"device": "cpu"}}
+from tests.helpers.simulations import SMALL_EXPERIMENT
 
 
 def test_a_point_is_asked_for_when_a_process_is_free(tmp_path: Path) -> None:
     """What is next may depend on the runs so far."""
-    experiment = from_table(SMALL | {"stop": {"updates": 10}})
+    experiment = from_table(SMALL_EXPERIMENT | {"stop": {"updates": 10}})
     todo = points(experiment, ["fedfa-param", "fedavg", "fedasync"], [0], tmp_path)
     seen: list[str] = []
     asked_after: list[int] = []
@@ -36,7 +33,7 @@ def test_a_point_is_asked_for_when_a_process_is_free(tmp_path: Path) -> None:
 
 
 def test_interrupted_runs_are_saved_and_continued(tmp_path: Path) -> None:
-    experiment = from_table(SMALL | {"stop": {"updates": 10**6}, "engine": {"checkpoint_seconds": 0.2}})
+    experiment = from_table(SMALL_EXPERIMENT | {"stop": {"updates": 10**6}, "engine": {"checkpoint_seconds": 0.2}})
     (point,) = points(experiment, ["fedfa-param"], [0], tmp_path)
     checkpoint = point.folder / "checkpoint.npz"
     reached = []
@@ -51,15 +48,3 @@ def test_interrupted_runs_are_saved_and_continued(tmp_path: Path) -> None:
 
 def written_since(file: Path, started: float) -> bool:
     return file.is_file() and file.stat().st_mtime > started
-
-
-@pytest.mark.parametrize("executor", ["auto", "ray"])
-def test_a_run_that_takes_all_there_is_runs_alone(executor: str, tmp_path: Path) -> None:
-    todo = points(from_table(SMALL | {"engine": {"executor": executor}}), ["fedavg"], [0], tmp_path)
-    assert (jobs_for(todo) == 1) >= (executor == "ray")
-
-
-def test_runs_that_share_their_data_follow_each_other(tmp_path: Path) -> None:
-    todo = points(from_table(SMALL), ["fedavg", "fedasync"], [0, 1], tmp_path)
-    assert [point.experiment.seed for point in todo] == [0, 1, 0, 1]
-    assert [point.experiment.seed for point in in_order(todo)] == [0, 0, 1, 1]

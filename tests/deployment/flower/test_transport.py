@@ -1,7 +1,5 @@
 """Flower's Grid as the engine sees it, with a Grid that fails on command instead of daemons."""
 
-import os
-import signal
 import time
 from collections.abc import Callable
 from types import SimpleNamespace
@@ -12,7 +10,7 @@ import pytest
 
 pytest.importorskip("flwr")
 
-from fedfa.deployment.flower import server, transport
+from fedfa.deployment.flower import transport
 from fedfa.deployment.flower.wire import WireError
 from fedfa.deployment.transport import Answer, Event, Failure, Nodes, TrainRequest
 from fedfa.executors.base import Trained
@@ -133,28 +131,6 @@ def test_what_is_lost_while_the_superlink_is_away_is_not_blamed_on_the_node(monk
         time.sleep(1.0)
 
     assert event(FakeGrid(error(5)), after=go_away) == Failure(7, Outcome("lost", "the node is gone"), blameless=True)
-
-
-def test_a_signal_ends_the_run_before_flower_ends_the_process(caplog: pytest.LogCaptureFixture) -> None:
-    seen: list[str] = []
-    before = signal.signal(signal.SIGTERM, lambda number, frame: seen.append("flower"))
-
-    def run() -> None:
-        with server.stopped_in_order():
-            try:
-                os.kill(os.getpid(), signal.SIGTERM)
-                time.sleep(5)
-            finally:
-                os.kill(os.getpid(), signal.SIGTERM)  # impatient, and does not disturb the clean-up
-                seen.append("run")
-
-    try:
-        with pytest.raises(KeyboardInterrupt):
-            run()
-        assert seen == ["run", "flower"]
-        assert "go on with resume=true" in caplog.text
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 # When it pushes and when it polls -------------------------------------------------------------------------------------

@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 
 from fedfa.errors import ConfigError
-from fedfa.learning.data import digits
+from fedfa.experiments.config import from_table
 from fedfa.learning.data import partition as partitions
 from fedfa.learning.data.partition import Split, dirichlet
+from tests.helpers.texts import error, settings, write_sent140
 
 LABELS = np.random.default_rng(0).integers(0, 10, 2000)
 
@@ -92,11 +93,32 @@ def test_wrong_settings_are_named(kind: str, clients: int, settings: dict[str, f
     assert message in str(caught.value)
 
 
-def test_the_embedded_digits_are_all_there() -> None:
-    split = digits.load(Path(), generator())
-    assert len(split.train_targets) + len(split.test_targets) == 1797
-    assert len(split.test_targets) == 359
-    assert split.train_inputs.shape[1:] == (8, 8)
-    assert split.train_inputs.min() == 0
-    assert split.train_inputs.max() == 1
-    assert set(split.train_targets.tolist()) == set(range(10))
+def _natural(owners: list[str], clients: int, min_examples: int) -> list[np.ndarray]:
+    generator = np.random.default_rng()
+    split = Split(
+        labels=np.zeros(10), num_clients=clients, generator=generator, owners=owners, min_examples=min_examples
+    )
+    return partitions.partition("natural", split)
+
+
+def test_small_owners_can_be_left_out_and_all_others_taken(tmp_path: Path, weights: Path) -> None:
+    owners = ["ann"] * 5 + ["bob"] * 2 + ["cid"] * 3
+    assert [len(p) for p in _natural(owners, 0, 1)] == [5, 2, 3]
+    assert "no owner has as many; the most is 5" in error(_natural, owners, 0, 6)
+    assert "clients = 3: the data has only 2 owners with 3 examples or more; set clients = 2" in error(
+        _natural, owners, 3, 3
+    )
+    write_sent140(tmp_path, [1] * 30 + [2] * 40 + [3] * 6)
+    table = settings(tmp_path, weights) | {
+        "data": {"dataset": "sent140", "folder": str(tmp_path), "clients": 0, "partition": "natural"}
+    }
+    assert from_table(table).make_task().sizes == [27, 36, 6]
+    table["data"]["min_examples"] = 10
+    assert from_table(table).make_task().sizes == [27, 36]
+    table["data"]["max_examples"] = 30
+    assert from_table(table).make_task().sizes == [27, 30]
+    del table["data"]["max_examples"]
+    table["strategy"]["concurrency"] = 3
+    assert "concurrency = 3: more than the 2 clients there are" in error(from_table(table).run, None)
+    table["data"] |= {"fraction": 0.5, "min_examples": 1}
+    assert sum(from_table(table).make_task().sizes) == 34
