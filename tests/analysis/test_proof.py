@@ -3,104 +3,13 @@
 Numbers in brackets are the paper's numbered equations; those from 11 on are in its appendix.
 """
 
-from collections.abc import Callable
-from typing import Any
-
 import numpy as np
-import polars as pl
 import pytest
 
 import fedfa
 from fedfa.analysis import theory
-from fedfa.executors.base import Trained, WorkOrder
-from fedfa.learning.base import Initial, Score
-from fedfa.learning.device import CPU, Device
 from fedfa.simulation.distributions import Trace
-
-
-class Quadratics:
-    """F_k(w) = a_k |w - c_k|^2 / 2; it keeps the models it is asked to evaluate."""
-
-    name = "quadratics"
-
-    def __init__(
-        self, centres: Any, start: Any, lr: float, curvatures: Any = 1.0, steps: int = 1, noise: float = 0.0
-    ) -> None:
-        self.centres = np.atleast_2d(np.asarray(centres, np.float64))
-        self.curvatures = np.ones((len(self.centres), 1)) * np.reshape(curvatures, (-1, 1))
-        self.start = np.asarray(start, np.float32)
-        self.lr, self.steps, self.noise = lr, steps, noise
-        self.num_clients = len(self.centres)
-        self.local = fedfa.LocalTraining(epochs=1, lr=lr)
-        self.path: list[np.ndarray] = []
-
-    def gradients(self, models: np.ndarray) -> np.ndarray:
-        """Of every client, at one model or at a model each."""
-        return self.curvatures * (models - self.centres)
-
-    def squared_gradients(self) -> list[float]:
-        """|grad f|^2 along the run."""
-        return [squared(self.gradients(model).mean(0)) for model in self.path]
-
-    def gradient_bound(self) -> float:
-        """G: the largest |grad F_k|^2 along the run."""
-        return max(float(np.max(np.sum(self.gradients(model) ** 2, 1))) for model in self.path)
-
-    def initial(self, seed: int) -> Initial:
-        return Initial(self.start, len(self.start))
-
-    def digest(self, seed: int) -> str:
-        return "nothing to change"
-
-    def label_counts(self) -> pl.DataFrame:
-        return pl.DataFrame(schema={"client": pl.Int64, "label": pl.String, "examples": pl.Int64})
-
-    def evaluator(self, seed: int, device: Device = CPU) -> Callable[..., Score]:
-        def evaluate(model: np.ndarray, meanwhile: Callable[[], None]) -> Score:
-            self.path.append(model.astype(np.float64))
-            return Score(0.0, 0.0)
-
-        return evaluate
-
-    def train(self, order: WorkOrder) -> Trained:
-        generator = np.random.default_rng([order.client, order.nth])
-        curvature, centre = self.curvatures[order.client], self.centres[order.client]
-        w = order.base.astype(np.float64)
-        for _ in range(self.steps):
-            w = w - self.lr * (curvature * (w - centre) + generator.normal(size=w.size) * self.noise / w.size**0.5)
-        return Trained(w.astype(np.float32), 1, self.steps, 0.0)
-
-
-class OneByOne:
-    """Trains a client when its result is asked for."""
-
-    name = "quadratics"
-    device = CPU
-
-    def __init__(self, task: Quadratics) -> None:
-        self.task, self.orders = task, {}
-
-    def submit(self, order: WorkOrder) -> None:
-        self.orders[order.dispatch] = order
-
-    def result(self, dispatch: int) -> Trained:
-        return self.task.train(self.orders.pop(dispatch))
-
-    def discard(self, dispatch: int) -> None:
-        self.orders.pop(dispatch, None)
-
-    def meanwhile(self) -> None:
-        pass
-
-
-def squared(vector: np.ndarray) -> float:
-    return float(vector @ vector)
-
-
-def run_of(strategy: fedfa.Strategy, task: Quadratics, updates: int, weather: Any = "constant") -> fedfa.Run:
-    return fedfa.simulate(
-        strategy, task, weather, stop=fedfa.Stop(updates=updates), executor=OneByOne(task), engine={"evaluate_every": 1}
-    )
+from tests.helpers.quadratics import Quadratics, run_of, squared
 
 
 def setting_of(run: fedfa.Run, task: Quadratics, *, window: int, global_variance: float, gap: float) -> theory.Setting:
@@ -150,7 +59,7 @@ def test_the_noise_term_loses_a_factor_of_2() -> None:
 def test_the_drift_term_loses_a_factor_of_2() -> None:
     """Where every client stands in the window once, steps end at a model that moves no more: there only T3 counts."""
     steps, lr = 8, 0.5
-    task = Quadratics([[0.0], [1.0]], [0.5], lr, curvatures=[1.0, 0.2], steps=steps)
+    task = Quadratics([[0.0], [1.0]], [0.5], lr, curvatures=[[1.0], [0.2]], steps=steps)
     run_of(fedfa.FedFaParam(concurrency=2, window=2), task, 200)
     model = task.path[-1]
     assert model == pytest.approx(task.path[-2])
