@@ -22,7 +22,7 @@ from tests.helpers.watched import serving, simulate
 
 
 @pytest.fixture
-def said(caplog: pytest.LogCaptureFixture) -> Any:
+def logged(caplog: pytest.LogCaptureFixture) -> Any:
     """What was logged so far; lines that are said once are said anew."""
     say_once.cache_clear()
     caplog.set_level(logging.WARNING, "fedfa")
@@ -68,7 +68,7 @@ def odd() -> list[Run]:
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def watched_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """One run finished, one interrupted, one whose process was killed, one of which only a save is left."""
     folder = tmp_path_factory.mktemp("runs")
     simulate(folder / "finished")
@@ -85,8 +85,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def watch(folder: Path) -> Iterator[Watch]:
-    with serving(folder) as watch:
+def watch(watched_folder: Path) -> Iterator[Watch]:
+    with serving(watched_folder) as watch:
         yield watch
 
 
@@ -104,11 +104,11 @@ def chromium() -> Iterator[Any]:
 
 
 @pytest.fixture
-def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def cache_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("FEDFA_CACHE", str(tmp_path / "cache"))
     return tmp_path / "cache"
 
 
 @pytest.fixture
-def weights(tmp_path: Path, cache: Path) -> Path:
+def weights(tmp_path: Path, cache_folder: Path) -> Path:
     return save_weights(tmp_path / "tiny-bert")

@@ -121,16 +121,16 @@ def test_shared_tensors_and_views_can_be_batched(name: str) -> None:
     assert torch.equal(after(task.inputs[:4]), fresh(task.inputs[:4]))  # tracing left the module as it was
 
 
-def test_a_count_that_every_client_keeps_is_not_batched(said: Any) -> None:
+def test_a_count_that_every_client_keeps_is_not_batched(logged: Any) -> None:
     task = make_task("vector", Warming)
     assert_same(task.state_dict(run_fedavg(task, "batched").model, 0), fedavg_by_hand(task), task.build(0).state_dict())
-    assert said() == [
+    assert logged() == [
         "This model cannot be batched (it changes steps, which every client would have to keep for itself); "
         "training clients one by one."
     ]
 
 
-def test_what_cannot_be_counted_is_trained_one_by_one(said: Any) -> None:
+def test_what_cannot_be_counted_is_trained_one_by_one(logged: Any) -> None:
     def forward(m: Any, x: Tensor) -> Tensor:
         if not torch.is_grad_enabled() and len(x) == 4:
             raise OSError("no gradients, no answer")
@@ -138,7 +138,7 @@ def test_what_cannot_be_counted_is_trained_one_by_one(said: Any) -> None:
 
     task = make_task("vector", lambda: Apply(forward, a=nn.Linear(12, 3)))
     assert make_executor("auto", task, 0).name == "inline"
-    assert said() == [
+    assert logged() == [
         "This model cannot be batched (its arithmetic cannot be counted: OSError: no gradients, no answer); "
         "training clients one by one."
     ]

@@ -7,8 +7,6 @@ from pathlib import Path
 from typing import Any
 
 FEDFA = [sys.executable, "-m", "fedfa.cli"]
-
-
 QUICK = ["--set", "data.clients=10", "--set", "strategy.concurrency=4", "--set", "model.hidden=8"]
 
 

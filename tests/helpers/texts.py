@@ -12,8 +12,6 @@ from fedfa.experiments.config import Experiment, from_table
 from fedfa.learning.data import sst2
 
 GOOD, BAD = ("good", "fine", "lovely"), ("bad", "awful", "sad")
-
-
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *GOOD, *BAD, "the", "film", "was", "a", "tweet", "."]
 
 
@@ -49,7 +47,7 @@ def write_sst2(root: Path, monkeypatch: pytest.MonkeyPatch, rows: int = 200) -> 
     return folder
 
 
-def settings(root: Path, weights: Path, **model: Any) -> dict[str, Any]:
+def bert_settings(root: Path, weights: Path, **model: Any) -> dict[str, Any]:
     return {
         "data": {"dataset": "sst2", "folder": str(root), "clients": 4, "partition": "iid"},
         "model": {"name": "bert", "weights": str(weights), "max_length": 16} | model,
@@ -59,11 +57,11 @@ def settings(root: Path, weights: Path, **model: Any) -> dict[str, Any]:
     }
 
 
-def experiment(root: Path, weights: Path, **model: Any) -> Experiment:
-    return from_table(settings(root, weights, **model))
+def bert_experiment(root: Path, weights: Path, **model: Any) -> Experiment:
+    return from_table(bert_settings(root, weights, **model))
 
 
-def error(function: Any, *arguments: Any) -> str:
+def error_of(function: Any, *arguments: Any) -> str:
     with pytest.raises(fedfa.ConfigError) as caught:
         function(*arguments)
     assert "\n" not in str(caught.value)

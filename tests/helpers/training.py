@@ -12,6 +12,8 @@ from fedfa.executors.base import WorkOrder
 from fedfa.learning.flat import Layout
 from fedfa.learning.local import own_seed
 
+ROUNDS = 2
+
 
 class WithNorm(nn.Module):
     """Convolution and BatchNorm, and a frozen layer."""
@@ -67,9 +69,6 @@ def train_by_hand(task: fedfa.Task, client: int, mu: float = 0.0) -> np.ndarray:
             parameter.grad += mu * (parameter.detach() - origin)
         optimizer.step()
     return Layout.of(module).pack(module).numpy()
-
-
-ROUNDS = 2
 
 
 def run_fedavg(task: fedfa.Task, executor: str) -> fedfa.Run:

@@ -10,12 +10,12 @@ from fedfa.experiments.config import from_table
 from fedfa.learning.data.settings import DataSettings
 from fedfa.learning.data_task import data_task
 from fedfa.learning.models.settings import ModelSettings
-from tests.helpers.texts import error
+from tests.helpers.texts import error_of
 
 
 def test_data_and_model_that_do_not_fit_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def message(**tables: Any) -> str:
-        return error(from_table, tables)
+        return error_of(from_table, tables)
 
     bert = {"name": "bert", "weights": "bert-tiny"}
     assert message(data={"dataset": "sst2"}) == "model.name = 'mlp': reads images, sst2 holds texts; use bert"
@@ -29,6 +29,6 @@ def test_data_and_model_that_do_not_fit_are_named(tmp_path: Path, monkeypatch: p
         data={"min_examples": 5, "max_examples": 4}
     )
     monkeypatch.delenv("FEDFA_DATA", raising=False)
-    assert "say where it is: data.folder" in error(
+    assert "say where it is: data.folder" in error_of(
         data_task, DataSettings(dataset="sst2"), ModelSettings(**bert), fedfa.LocalTraining(), 0
     )

@@ -41,7 +41,7 @@ CHOICES: dict[str, tuple[Any, bool, str]] = {
 
 
 @pytest.mark.parametrize("name", CHOICES)
-def test_the_layout_is_chosen_by_trying_and_said_once(name: str, said: Any) -> None:
+def test_the_layout_is_chosen_by_trying_and_said_once(name: str, logged: Any) -> None:
     model, channels_last, reason = CHOICES[name]
     task = make_task("cifar" if model is Tutorial or name == "flatten" else "image", model)
     torch.manual_seed(3)
@@ -50,7 +50,7 @@ def test_the_layout_is_chosen_by_trying_and_said_once(name: str, said: Any) -> N
     layouts = [task.layout(task.build(seed)) for seed in (0, 0, 1)]
     assert torch.equal(torch.rand(2), expected)
     assert [layout.channels_last for layout in layouts] == [channels_last] * 3
-    lines = said()
+    lines = logged()
     assert len(lines) == bool(reason)
     if reason:
         assert lines[0].startswith(f"This model cannot be computed channels last ({reason}")

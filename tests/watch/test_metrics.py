@@ -8,7 +8,7 @@ from fedfa.watch import Watch
 from tests.helpers.watched import TOKEN, ask
 
 
-def test_metrics_are_what_prometheus_reads(watch: Watch, folder: Path) -> None:
+def test_metrics_are_what_prometheus_reads(watch: Watch, watched_folder: Path) -> None:
     _, headers, text = ask(watch, f"/{TOKEN}/metrics")
     assert headers["Content-Type"] == "text/plain; version=0.0.4; charset=utf-8"
     types: dict[str, str] = {}
@@ -26,7 +26,7 @@ def test_metrics_are_what_prometheus_reads(watch: Watch, folder: Path) -> None:
         assert f"{sample[1]}{{{sample[2]}}}" not in found
         found[f"{sample[1]}{{{sample[2]}}}"] = float(sample[3])
     assert text.endswith("\n")
-    run = read_run(folder / "finished")
+    run = read_run(watched_folder / "finished")
     assert types["fedfa_updates_total"] == "counter"
     assert found['fedfa_updates_total{run="finished",outcome="accepted"}'] == 60
     assert found['fedfa_updates_total{run="finished",outcome="lost"}'] == len(run.updates) - 60

@@ -13,7 +13,7 @@ from fedfa.watch.view import view
 from tests.helpers.watched import TOKEN, ask, simulate
 
 
-def test_runs_that_are_not_listed_are_told(watch: Watch, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_runs_that_are_not_listed_are_told(watch: Watch, watched_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def shown() -> dict[str, Any]:
         return json.loads(ask(watch, f"/{TOKEN}/data.json?run=")[2])
 

@@ -17,7 +17,7 @@ from fedfa.watch import Watch
 from tests.helpers.watched import TOKEN, ask, serving, simulate
 
 
-def test_only_who_has_the_token_may_look(watch: Watch, folder: Path) -> None:
+def test_only_who_has_the_token_may_look(watch: Watch, watched_folder: Path) -> None:
     assert watch.address == f"http://127.0.0.1:{watch.server.server_address[1]}/{TOKEN}/"
     for path in ("/", "/data.json", "/metrics", "/x/metrics", f"/{TOKEN[:-1]}/metrics", f"/{TOKEN}x/", f"/é{TOKEN}/",
                  f"/?token={TOKEN}", f"/%30{TOKEN[1:]}/"):  # fmt: skip
@@ -25,7 +25,7 @@ def test_only_who_has_the_token_may_look(watch: Watch, folder: Path) -> None:
     for path in ("", "metrics", "data.json", "plotly.js", "watch.js", "data.json?run=../../etc"):
         assert ask(watch, f"/{TOKEN}/{path}")[0] == 200, path
     for path in ("../x", "finished/manifest.json", "%2e%2e/%2e%2e/etc/passwd", "..%2f..%2fetc%2fpasswd", "//etc/passwd",
-                 str(folder / "finished" / "manifest.json")):  # fmt: skip
+                 str(watched_folder / "finished" / "manifest.json")):  # fmt: skip
         assert ask(watch, f"/{TOKEN}/{path}")[0] == 404, path
 
 
@@ -53,7 +53,7 @@ def test_headers_keep_the_page_to_itself(watch: Watch) -> None:
         assert "Python" not in headers["Server"]
 
 
-def test_several_runs(watch: Watch, folder: Path) -> None:
+def test_several_runs(watch: Watch, watched_folder: Path) -> None:
     def shown(run: str) -> dict[str, Any]:
         return json.loads(ask(watch, f"/{TOKEN}/data.json?run={run}")[2])
 

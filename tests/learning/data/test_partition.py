@@ -10,7 +10,7 @@ from fedfa.errors import ConfigError
 from fedfa.experiments.config import from_table
 from fedfa.learning.data import partition as partitions
 from fedfa.learning.data.partition import Split, dirichlet
-from tests.helpers.texts import error, settings, write_sent140
+from tests.helpers.texts import bert_settings, error_of, write_sent140
 
 LABELS = np.random.default_rng(0).integers(0, 10, 2000)
 
@@ -104,12 +104,12 @@ def _natural(owners: list[str], clients: int, min_examples: int) -> list[np.ndar
 def test_small_owners_can_be_left_out_and_all_others_taken(tmp_path: Path, weights: Path) -> None:
     owners = ["ann"] * 5 + ["bob"] * 2 + ["cid"] * 3
     assert [len(p) for p in _natural(owners, 0, 1)] == [5, 2, 3]
-    assert "no owner has as many; the most is 5" in error(_natural, owners, 0, 6)
-    assert "clients = 3: the data has only 2 owners with 3 examples or more; set clients = 2" in error(
+    assert "no owner has as many; the most is 5" in error_of(_natural, owners, 0, 6)
+    assert "clients = 3: the data has only 2 owners with 3 examples or more; set clients = 2" in error_of(
         _natural, owners, 3, 3
     )
     write_sent140(tmp_path, [1] * 30 + [2] * 40 + [3] * 6)
-    table = settings(tmp_path, weights) | {
+    table = bert_settings(tmp_path, weights) | {
         "data": {"dataset": "sent140", "folder": str(tmp_path), "clients": 0, "partition": "natural"}
     }
     assert from_table(table).make_task().sizes == [27, 36, 6]
@@ -119,6 +119,6 @@ def test_small_owners_can_be_left_out_and_all_others_taken(tmp_path: Path, weigh
     assert from_table(table).make_task().sizes == [27, 30]
     del table["data"]["max_examples"]
     table["strategy"]["concurrency"] = 3
-    assert "concurrency = 3: more than the 2 clients there are" in error(from_table(table).run, None)
+    assert "concurrency = 3: more than the 2 clients there are" in error_of(from_table(table).run, None)
     table["data"] |= {"fraction": 0.5, "min_examples": 1}
     assert sum(from_table(table).make_task().sizes) == 34

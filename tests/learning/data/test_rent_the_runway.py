@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from fedfa.learning.data.registry import load
-from tests.helpers.texts import error
+from tests.helpers.texts import error_of
 
 REVIEWS: list[dict[str, Any]] = [
     {"user_id": "u1", "rating": str(2 + 2 * (n % 5)), "review_summary": f"sum {n}", "review_text": f'tex"t, {n}'}
@@ -26,7 +26,7 @@ REVIEWS += [
 def test_rent_the_runway_in_all_forms(kind: str, tmp_path: Path) -> None:
     folder = tmp_path / "rent_the_runway"
     folder.mkdir()
-    assert "holds no .json, .json.gz or .csv file" in error(
+    assert "holds no .json, .json.gz or .csv file" in error_of(
         load, "rent_the_runway", str(tmp_path), np.random.default_rng(0)
     )
     file = folder / f"renttherunway_final_data.{kind}"
@@ -52,11 +52,11 @@ def test_rent_the_runway_in_all_forms(kind: str, tmp_path: Path) -> None:
     assert data.owners == ["u1"] * 8 + ["u2"]
     if kind == "csv":
         file.write_text(file.read_text().replace(",10.0,", ",11.0,"))
-        assert "label '11' is not one of 2, 4, 6, 8, 10" in error(
+        assert "label '11' is not one of 2, 4, 6, 8, 10" in error_of(
             load, "rent_the_runway", str(tmp_path), np.random.default_rng(0)
         )
     else:
         file.write_bytes(file.read_bytes()[:-20])
-        message = error(load, "rent_the_runway", str(tmp_path), np.random.default_rng(0))
+        message = error_of(load, "rent_the_runway", str(tmp_path), np.random.default_rng(0))
         assert "is not one JSON object per line, or cut short" in message
         assert "https://cseweb.ucsd.edu/~jmcauley/datasets.html#clothing_fit" in message

@@ -7,7 +7,7 @@ import pytest
 
 from fedfa.learning.data import sst2
 from fedfa.learning.data.registry import load
-from tests.helpers.texts import error, write_sst2
+from tests.helpers.texts import error_of, write_sst2
 
 
 def test_sst2_takes_quotes_and_odd_line_ends_as_they_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -25,7 +25,7 @@ def test_sst2_takes_quotes_and_odd_line_ends_as_they_are(tmp_path: Path, monkeyp
 
 def test_damaged_sst2_is_named_with_the_remedy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def message() -> str:
-        return error(load, "sst2", str(tmp_path), np.random.default_rng(0))
+        return error_of(load, "sst2", str(tmp_path), np.random.default_rng(0))
 
     assert "holds no sst2 or SST-2" in message()
     assert "https://dl.fbaipublicfiles.com/glue/data/SST-2.zip" in message()

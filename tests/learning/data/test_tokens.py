@@ -8,18 +8,18 @@ import pytest
 from fedfa.learning.data import tokens
 from tests.helpers.texts import WORDS
 
-pytestmark = pytest.mark.usefixtures("cache")
+pytestmark = pytest.mark.usefixtures("cache_folder")
 
 
 def test_texts_are_padded_cut_and_cached(
-    weights: Path, cache: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    weights: Path, cache_folder: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     texts = ["the film was good .", "bad", "zebra"]
     good, bad = WORDS.index("good"), WORDS.index("bad")
     expected = [[2, 11, 12, 13, good, 16, 3], [2, bad, 3, 0, 0, 0, 0], [2, 1, 3, 0, 0, 0, 0]]
     assert tokens.token_ids(texts, weights, 16).tolist() == expected
     assert tokens.token_ids(texts, weights, 4).tolist() == [[2, 11, 12, 3], [2, bad, 3, 0], [2, 1, 3, 0]]
-    assert len(list(cache.iterdir())) == 2
+    assert len(list(cache_folder.iterdir())) == 2
     encode, calls = tokens._encode, []
     monkeypatch.setattr(tokens, "_encode", lambda *arguments: calls.append(1) or encode(*arguments))
     assert tokens.token_ids(texts, weights, 16).tolist() == expected
@@ -28,7 +28,7 @@ def test_texts_are_padded_cut_and_cached(
     (weights / "vocab.txt").write_text("\n".join(word.replace("zebra", "good") for word in [*WORDS, "zebra"]))
     tokens.token_ids(texts, weights, 16)
     assert len(calls) == 2  # other texts, another vocabulary
-    for file in cache.iterdir():
+    for file in cache_folder.iterdir():
         file.write_bytes(file.read_bytes()[:-5])
     tokens.token_ids(texts, weights, 16)
     assert len(calls) == 3

@@ -6,13 +6,13 @@ import numpy as np
 
 from fedfa.learning.data import twitter_entity
 from fedfa.learning.data.registry import load
-from tests.helpers.texts import error
+from tests.helpers.texts import error_of
 
 
 def test_twitter_entity_keeps_the_paraphrases_of_a_tweet_on_one_side(tmp_path: Path) -> None:
     folder = tmp_path / "twitter_entity"
     folder.mkdir()
-    assert "twitter_training.csv: is missing; get" in error(
+    assert "twitter_training.csv: is missing; get" in error_of(
         load, "twitter_entity", str(tmp_path), np.random.default_rng(0)
     )
     names = list(twitter_entity.CLASSES)
@@ -40,6 +40,6 @@ def test_twitter_entity_keeps_the_paraphrases_of_a_tweet_on_one_side(tmp_path: P
     assert data.classes == 4
     assert data.train_labels[:4].tolist() == [0, 1, 2, 3]
     (folder / "twitter_training.csv").write_text("1,Xbox,Neutral\n")
-    message = error(load, "twitter_entity", str(tmp_path), np.random.default_rng(0))
+    message = error_of(load, "twitter_entity", str(tmp_path), np.random.default_rng(0))
     assert "has 3 columns, not 4" in message
     assert "jp797498e/twitter-entity-sentiment-analysis" in message

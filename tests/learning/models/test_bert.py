@@ -15,9 +15,9 @@ from fedfa.learning.flat import Layout
 from fedfa.learning.models.registry import make
 from fedfa.learning.models.settings import ModelSettings
 from fedfa.report.page import write_report
-from tests.helpers.texts import WORDS, error, experiment, save_weights, settings, write_sent140, write_sst2
+from tests.helpers.texts import WORDS, bert_experiment, bert_settings, error_of, save_weights, write_sent140, write_sst2
 
-pytestmark = pytest.mark.usefixtures("cache")
+pytestmark = pytest.mark.usefixtures("cache_folder")
 
 
 def test_missing_or_damaged_weights_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, weights: Path) -> None:
@@ -25,11 +25,13 @@ def test_missing_or_damaged_weights_are_named(tmp_path: Path, monkeypatch: pytes
 
     def message(name: str = "tiny-bert", **model: Any) -> str:
         def build() -> None:
-            experiment(tmp_path, Path(name), **model).make_task().initial(0)
+            bert_experiment(tmp_path, Path(name), **model).make_task().initial(0)
 
-        return error(build)
+        return error_of(build)
 
-    assert experiment(tmp_path, Path("tiny-bert")).make_task().name == "sst2/tiny-bert"  # a name in the data folder
+    assert (
+        bert_experiment(tmp_path, Path("tiny-bert")).make_task().name == "sst2/tiny-bert"
+    )  # a name in the data folder
     assert "model.weights = 'none': no such folder" in message("none")
     assert "https://huggingface.co/google-bert/bert-base-uncased" in message("none")
     assert "model.max_length = 41: more than the 40 tokens this model reads" in message(max_length=41)
@@ -59,7 +61,7 @@ def test_a_missing_extra_is_named(
 ) -> None:
     write_sst2(tmp_path, monkeypatch)
     monkeypatch.setitem(sys.modules, library, None)
-    message = error(lambda: experiment(tmp_path, weights, lora_rank=rank).make_task().initial(0))
+    message = error_of(lambda: bert_experiment(tmp_path, weights, lora_rank=rank).make_task().initial(0))
     assert message == "model.name = 'bert' needs the nlp extra: pip install 'fedfa[nlp]'"
 
 
@@ -131,7 +133,7 @@ def test_training_separates_the_toy_texts(
 ) -> None:
     write_sst2(tmp_path, monkeypatch)
     save_weights(weights, initializer_range=0.1)  # so that a frozen body, too, tells words apart
-    table = settings(tmp_path, weights, lora_rank=rank, lora_alpha=4.0) | {"stop": {"updates": 24}}
+    table = bert_settings(tmp_path, weights, lora_rank=rank, lora_alpha=4.0) | {"stop": {"updates": 24}}
     table["local"]["lr"] = 0.03
     run = from_table(table).run(None)
     assert run.evaluations["accuracy"][0] < 0.7
@@ -141,7 +143,7 @@ def test_training_separates_the_toy_texts(
 
 def test_only_what_is_trained_travels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, weights: Path) -> None:
     write_sst2(tmp_path, monkeypatch)
-    lora = experiment(tmp_path, weights, lora_rank=1)
+    lora = bert_experiment(tmp_path, weights, lora_rank=1)
     task = lora.make_task()
     module = task.build(0)
     frozen = {name: p.detach().clone() for name, p in module.named_parameters() if not p.requires_grad}
@@ -158,7 +160,7 @@ def test_only_what_is_trained_travels(tmp_path: Path, monkeypatch: pytest.Monkey
     assert runs[0].summary()["num_frozen"] == runs[0].manifest["num_frozen"] == task.initial(0).num_frozen
     page = write_report([runs[0]], tmp_path / "report").read_text()
     assert "% of the model travels: 648 bytes instead of " in page
-    assert experiment(tmp_path, weights).make_task().initial(0).num_frozen == 0
+    assert bert_experiment(tmp_path, weights).make_task().initial(0).num_frozen == 0
 
 
 def test_the_command_line_says_what_travels(tmp_path: Path, weights: Path) -> None:
@@ -178,7 +180,7 @@ def test_a_lora_run_is_continued_to_the_same_bytes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, weights: Path
 ) -> None:
     write_sst2(tmp_path, monkeypatch)
-    lora = experiment(tmp_path, weights, lora_rank=1)
+    lora = bert_experiment(tmp_path, weights, lora_rank=1)
     task, strategy = lora.make_task(), lora.make_strategy
     whole = fedfa.simulate(strategy(), task, stop=fedfa.Stop(updates=12), out=tmp_path / "whole")
     ticks, asked = iter(range(10**9)), iter(range(10**9))
@@ -204,7 +206,7 @@ def test_a_lora_run_is_continued_to_the_same_bytes(
 
 def test_without_dropout_batching_gives_the_same_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_sst2(tmp_path, monkeypatch)
-    lora = experiment(tmp_path, save_weights(tmp_path / "w", dropout=0.0), lora_rank=1)
+    lora = bert_experiment(tmp_path, save_weights(tmp_path / "w", dropout=0.0), lora_rank=1)
     runs = [
         fedfa.simulate(lora.make_strategy(), lora.make_task(), stop=fedfa.Stop(updates=6), engine={"executor": name})
         for name in ("inline", "batched")
@@ -218,6 +220,6 @@ def test_nothing_is_said_while_loading(
     weights: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     write_sst2(tmp_path, monkeypatch)
-    experiment(tmp_path, weights, lora_rank=1).make_task().initial(0)
+    bert_experiment(tmp_path, weights, lora_rank=1).make_task().initial(0)
     out, err = capfd.readouterr()
     assert (out, err) == ("", "")
