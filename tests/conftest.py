@@ -23,7 +23,7 @@ from tests.helpers.watched import serving, simulate
 
 @pytest.fixture
 def logged(caplog: pytest.LogCaptureFixture) -> Any:
-    """What was logged so far; lines that are said once are said anew."""
+    """What fedfa has logged so far, as a function; lines that it logs once per process are logged again."""
     say_once.cache_clear()
     caplog.set_level(logging.WARNING, "fedfa")
     return lambda: [record.getMessage() for record in caplog.records if record.name == "fedfa"]
@@ -31,7 +31,7 @@ def logged(caplog: pytest.LogCaptureFixture) -> Any:
 
 @pytest.fixture(scope="module")
 def task() -> fedfa.Task:
-    """Small and quick: 12 clients of unequal size."""
+    """A small task: 12 clients of unequal size."""
     data = DataSettings(clients=12, partition="dirichlet-by-class", alpha=1.0)
     return data_task(data, ModelSettings(hidden=8), fedfa.LocalTraining(epochs=2), seed=0)
 
@@ -58,7 +58,7 @@ def comparison() -> list[Run]:
 
 @pytest.fixture(scope="module")
 def odd() -> list[Run]:
-    """All that may trip a report: a target missed, refused rows, nothing but the initial evaluation, rude names."""
+    """What a report must stand: missed targets, refused rows, a run without updates, HTML in a name."""
     return [
         make_run("fedavg", (0.3, 0.7), seed=1, synchronous=True, refused=1),
         make_run("fedavg", (0.3, 0.4), seed=2, synchronous=True),
@@ -69,7 +69,7 @@ def odd() -> list[Run]:
 
 @pytest.fixture(scope="module")
 def watched_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """One run finished, one interrupted, one whose process was killed, one of which only a save is left."""
+    """Four runs: finished, interrupted, killed, and one of which only a checkpoint is left."""
     folder = tmp_path_factory.mktemp("runs")
     simulate(folder / "finished")
     with pytest.raises(KeyboardInterrupt):

@@ -19,5 +19,5 @@ from fedfa.settings import parse_override
         ("stop.seconds=none", ["stop", "seconds"], None),
     ],
 )
-def test_overrides(text: str, path: list[str], value: Any) -> None:
+def test_overrides_are_parsed(text: str, path: list[str], value: Any) -> None:
     assert parse_override(text) == (path, value)

@@ -74,16 +74,16 @@ def test_measured_constants_are_the_known_ones(
     assert found.settled
     assert found.apart == 0
     assert found.mean_norm <= theory.theorem1(s).total
-    said = [line for line in words(found) if not line.startswith("Assumed:")]
-    assert "The theorem applies, and its bound is" in said[0]
+    lines = [line for line in words(found) if not line.startswith("Assumed:")]
+    assert "The theorem applies, and its bound is" in lines[0]
     assert (
-        ("Steps from the bases, on a quadratic, are steady" in said[1])
-        is (f"is below 2: now 2 times {theory.reach(s):.3g}" in said[1])
+        ("Steps from the bases, on a quadratic, are steady" in lines[1])
+        is (f"is below 2: now 2 times {theory.reach(s):.3g}" in lines[1])
         is (server_lr > 1)
     )
 
 
-def test_a_diverged_run_is_called_so(tmp_path: Path) -> None:
+def test_a_diverged_run_is_reported_as_diverged(tmp_path: Path) -> None:
     grown = bowl_run(tmp_path / "run", name="fedfa-delta", server_lr=2.0)
     assert not grown.settled
     assert "The run did not settle: f went from" in words(grown)[0]
@@ -100,7 +100,7 @@ def test_a_diverged_run_is_called_so(tmp_path: Path) -> None:
         measure(task, [initial * np.float32("nan")], seed=0)
 
 
-def test_where_the_theorem_is_silent() -> None:
+def test_strategies_that_the_theorem_does_not_cover_are_refused() -> None:
     sgd = fedfa.LocalTraining()
     for strategy in (fedfa.FedAvg(), fedfa.FedAsync(), fedfa.Port()):
         with pytest.raises(fedfa.ConfigError, match="Theorem 1 does not speak about it; give a run of fedfa-param"):
@@ -108,15 +108,15 @@ def test_where_the_theorem_is_silent() -> None:
     with pytest.raises(fedfa.ConfigError, match=r"Theorem 1 speaks about SGD; give a run with local.optimizer = 'sgd'"):
         assumptions(fedfa.FedFaParam(), fedfa.LocalTraining(optimizer="adamw"))
     assert assumptions(fedfa.FedFaParam(), sgd) == assumptions(fedfa.FedBuff(staleness="constant"), sgd) == ()
-    odd = fedfa.FedFaNova(weighting="examples", staleness=fedfa.PolynomialStaleness(), clip_norm=1.0)
-    assert len(assumptions(odd, fedfa.LocalTraining(momentum=0.9))) == 5
+    unusual = fedfa.FedFaNova(weighting="examples", staleness=fedfa.PolynomialStaleness(), clip_norm=1.0)
+    assert len(assumptions(unusual, fedfa.LocalTraining(momentum=0.9))) == 5
     assert "proximal" in assumptions(fedfa.FedFaProx(), sgd)[0]
     assert assumptions(fedfa.FedFaAgree(), sgd) == ("steps as long as clients agree, all taken as the longest",)
     assert step_of(fedfa.FedFaAgree(window=7), [1.0, 1.3, 1.1]) == (1.3, 1.3, 7)
     assert step_of(fedfa.FedFaAgree(server_lr=1.5), [1.0]) == (1.5, 1.5, 5)
 
 
-def test_runs_that_cannot_be_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_runs_that_cannot_be_measured_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(fedfa.ConfigError, match="nowhere: no such folder; give one that 'fedfa run' wrote"):
         find_run(tmp_path / "nowhere")
     with pytest.raises(fedfa.RecordError, match="holds no finished run; give a folder"):

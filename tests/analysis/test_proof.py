@@ -57,7 +57,7 @@ def test_the_noise_term_loses_a_factor_of_2() -> None:
 
 
 def test_the_drift_term_loses_a_factor_of_2() -> None:
-    """Where every client stands in the window once, steps end at a model that moves no more: there only T3 counts."""
+    """With every client in the window once, the run ends at a fixed model: there only T3 counts."""
     steps, lr = 8, 0.5
     task = Quadratics([[0.0], [1.0]], [0.5], lr, curvatures=[[1.0], [0.2]], steps=steps)
     run_of(fedfa.FedFaParam(concurrency=2, window=2), task, 200)
@@ -95,7 +95,7 @@ def test_t4_does_not_cancel_t5_at_any_step(condition: float) -> None:
     [fedfa.FedFaParam(concurrency=1, window=1), fedfa.FedFaDelta(concurrency=1, window=1, server_lr=1.0)],
     ids=["param", "delta"],
 )
-def test_a_run_above_the_bound(strategy: fedfa.Strategy) -> None:
+def test_a_run_can_lie_above_the_bound(strategy: fedfa.Strategy) -> None:
     """One client at a time, drawn evenly, and exact gradients: all that is assumed holds, and Theorem 1 does not."""
     lr = 0.01
     task = Quadratics([[-1.0], [1.0]] * 4, [0.0], lr)
@@ -171,8 +171,10 @@ def test_fedfas_versions_run_k_times_as_fast_as_fedbuffs() -> None:
 @pytest.mark.parametrize(
     ("clients", "concurrency", "low", "high"), [(100, 10, 0.50, 0.53), (10, 5, 0.54, 0.62), (10, 10, 0.62, 0.75)]
 )
-def test_how_much_of_the_work_the_faster_half_does(clients: int, concurrency: int, low: float, high: float) -> None:
-    """Close to half where few of many train at a time; where all do, clients count by their speed."""
+def test_the_share_of_updates_from_the_faster_half_of_the_clients(
+    clients: int, concurrency: int, low: float, high: float
+) -> None:
+    """Close to half where few of many train at a time; where all do, in proportion to speed."""
     updates = 2000
     task = Quadratics(np.zeros((clients, 1)), [0.0], lr=0.1)
     run = run_of(fedfa.FedFaParam(concurrency=concurrency, window=5), task, updates, fedfa.Weather())
@@ -184,7 +186,7 @@ def test_how_much_of_the_work_the_faster_half_does(clients: int, concurrency: in
 
 
 def test_smaller_steps_do_not_lead_to_the_optimum_where_fast_clients_take_part_more_often() -> None:
-    """Four clients that all train all the time: the run leaves the optimum for the mean weighed by speed."""
+    """Four clients that train all the time: the run goes from the optimum to the mean weighted by speed."""
     weather = fedfa.Weather(speed=Trace(values=(1.0, 3.0)))
     seconds = speeds(weather, 4)
     assert set(seconds) == {1.0, 3.0}

@@ -13,7 +13,7 @@ def real_step(strategy: Any) -> float:
 
 
 @pytest.mark.parametrize(("concurrency", "window"), [(2, 2), (5, 5), (10, 5), (10, 20), (18, 10)])
-def test_the_pace_that_a_window_costs_and_what_makes_up_for_it(concurrency: int, window: int) -> None:
+def test_a_window_shortens_the_step_and_the_server_lr_makes_up_for_it(concurrency: int, window: int) -> None:
     setting = {"concurrency": concurrency, "window": window}
     lost = 1 + (window - 1) / (2 * concurrency)
     assert real_step(fedfa.FedFaParam(**setting)) == pytest.approx(1 / lost, rel=0.03)
@@ -37,7 +37,7 @@ def test_the_step_of_a_rule_is_measured(strategy: Any, step: float) -> None:
     assert real_step(strategy) == pytest.approx(step, rel=0.03)
 
 
-def test_who_waits_gets_fewer_updates() -> None:
+def test_a_strategy_that_waits_gets_fewer_updates() -> None:
     waits, never = server_step(fedfa.FedAvg(concurrency=10)), server_step(fedfa.FedFaParam(concurrency=10))
     assert 1.5 < never.updates_per_second / waits.updates_per_second < 3
     assert waits.speed == waits.step * waits.updates_per_second

@@ -104,8 +104,8 @@ def test_what_the_constants_allow() -> None:
 
 
 @pytest.mark.parametrize(("share", "steady"), [(0.9, True), (2.5, False)])
-def test_the_largest_weight_tells_steady_from_growing(share: float, steady: bool) -> None:
-    """On the quadratic, on either side of pi / 2."""
+def test_runs_are_stable_up_to_the_largest_weight(share: float, steady: bool) -> None:
+    """On the quadratic: one weight below pi / 2 and one above."""
     _, setting, _ = measured(fedfa.FedFaDelta(concurrency=10, window=5), 0.1, lr=0.1)
     weight = share * theory.largest_weight(setting, 10)
     last = measured(fedfa.FedFaDelta(concurrency=10, window=5, server_lr=weight), weight, lr=0.1)[2]
@@ -113,8 +113,8 @@ def test_the_largest_weight_tells_steady_from_growing(share: float, steady: bool
 
 
 @pytest.mark.parametrize(("concurrency", "window"), [(2, 1), (10, 5), (20, 1), (20, 10)])
-def test_steps_from_the_bases_bear_any_concurrency(concurrency: int, window: int) -> None:
-    """With clients that go all the way (eta_l L = 1), steps below 2 are steady; far above, none is."""
+def test_steps_from_the_bases_are_stable_at_any_concurrency(concurrency: int, window: int) -> None:
+    """With clients that reach their optimum (eta_l L = 1), steps below 2 are stable, and steps far above are not."""
     rule = partial(fedfa.FedFaAgree, concurrency=concurrency, window=window)
     assert measured(rule(server_lr=1.5), 1.5, lr=1.0)[2] < 5.0
     assert measured(rule(server_lr=5.0), 5.0, lr=1.0)[2] > 1e6

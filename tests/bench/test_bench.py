@@ -1,4 +1,4 @@
-"""``fedfa bench``: turns, rows, and the two promises behind the numbers: flat in K, memory only for touched clients."""
+"""``fedfa bench``: turns, rows, and that memory is used only for clients that were dispatched."""
 
 import json
 from pathlib import Path
@@ -9,15 +9,17 @@ import pytest
 import torch
 
 import fedfa
-from fedfa.bench import MEASUREMENTS, Options, aggregation, as_grid, base, choose, engine, growth
+from fedfa.bench import MEASUREMENTS, Options, aggregation, as_grid, base, choose, engine, growth, lanes
 from fedfa.errors import ConfigError
+from fedfa.executors.lanes import Lanes
+from fedfa.learning.device import CPU
 from fedfa.strategies.base import Flight, Update
 from tests.helpers.commands import call
 
 WITHOUT_GPU = pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a GPU")
 
 
-def test_sides_take_turns_and_the_first_turn_does_not_count() -> None:
+def test_sides_are_measured_in_turns_and_the_first_turn_does_not_count() -> None:
     order: list[str] = []
 
     def way(name: str, values: list[float]) -> Any:
@@ -58,7 +60,7 @@ def test_growth_sweeps_and_draws(tmp_path: Path) -> None:
     assert {path.name for path in (tmp_path / "figures").iterdir()} == {"growth.pdf", "growth.png"}
 
 
-def test_the_list_names_all(tmp_path: Path) -> None:
+def test_the_list_names_all_benchmarks(tmp_path: Path) -> None:
     lines = call("bench", "--list", cwd=tmp_path).stdout.splitlines()
     assert [line.split()[0] for line in lines] == [measurement.name for measurement in MEASUREMENTS]
 
@@ -72,14 +74,14 @@ def test_the_list_names_all(tmp_path: Path) -> None:
         pytest.param(["gpu"], "bench gpu: no GPU that torch can use", marks=WITHOUT_GPU),
     ],
 )
-def test_wrong_words_are_one_line(words: list[str], message: str, tmp_path: Path) -> None:
+def test_wrong_arguments_are_refused_in_one_line(words: list[str], message: str, tmp_path: Path) -> None:
     done = call("bench", *words, cwd=tmp_path, ok=2)
     assert message in done.stderr
     assert done.stderr.count("\n") == 1
 
 
 @WITHOUT_GPU
-def test_without_a_gpu_its_part_is_left_out_in_a_line() -> None:
+def test_without_a_gpu_its_benchmark_is_left_out_and_named() -> None:
     wanted, remarks = choose([])
     assert [measurement.name for measurement in wanted] == ["job", "executors", "engine", "aggregation", "checkpoint"]
     assert remarks == ["gpu: left out, no GPU that torch can use."]
@@ -87,12 +89,8 @@ def test_without_a_gpu_its_part_is_left_out_in_a_line() -> None:
         choose(["engine", "gpu"])
 
 
-def test_clients_on_lanes_of_their_own() -> None:
-    """Everything of it but the profile also runs on lanes without a GPU."""
-    from fedfa.bench import lanes
-    from fedfa.executors.lanes import Lanes
-    from fedfa.learning.device import CPU
-
+def test_lanes_are_measured_without_a_gpu() -> None:
+    """All of this benchmark but the profile runs on lanes without a GPU, too."""
     task = fedfa.Task(
         model=lambda: torch.nn.Linear(4, 2),
         clients=[(torch.randn(8, 4), torch.arange(8) % 2) for _ in range(3)],
@@ -104,7 +102,7 @@ def test_clients_on_lanes_of_their_own() -> None:
     assert len(executor._free) == 3
 
 
-def test_vectors_that_do_not_fit_are_said_to_be_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_vectors_that_do_not_fit_in_memory_are_repeated_and_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     length = 100_000
     fixed = 2 * (12 * length + 16 * aggregation.COPY)
     monkeypatch.setattr(aggregation, "free_memory", lambda: fixed + 2 * 4 * length * 4)
@@ -115,8 +113,8 @@ def test_vectors_that_do_not_fit_are_said_to_be_repeated(monkeypatch: pytest.Mon
     assert aggregation.rows_of(length, [("fedfa-param", 20)], 1, lambda _: None) == []
 
 
-def test_clients_cost_memory_only_once_touched() -> None:
-    """A thousand million registered ones: dictionaries and models grow with what was handed out, not with N."""
+def test_a_client_costs_memory_only_after_its_first_dispatch() -> None:
+    """With a thousand million clients, dictionaries and models grow with the dispatches, not with N."""
     sizes: list[tuple[int, ...]] = []
 
     def look(run: Any) -> None:
@@ -134,7 +132,7 @@ def test_clients_cost_memory_only_once_touched() -> None:
     assert models <= in_flight == 50
 
 
-def test_options_know_how_many_turns() -> None:
+def test_options_determine_the_number_of_turns() -> None:
     assert (Options().turns(5), Options(quick=True).turns(5), Options(quick=True, repeats=3).turns(5)) == (5, 1, 3)
 
 

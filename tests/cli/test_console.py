@@ -21,7 +21,7 @@ def test_records_hold_no_local_paths(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 def test_resume_finds_the_run_that_was_not_finished(tmp_path: Path) -> None:
-    """A finished one has its report; where all have, it is the last."""
+    """A run without a report is unfinished; where all have one, the last run is meant."""
     first, second, third = (tmp_path / name for name in ("digits", "digits-2", "digits-3"))
     for folder in (first, second):
         folder.mkdir()

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from fedfa.cli import main
 from tests.helpers.commands import FEDFA, QUICK, call, last_json
 
 LONG = ["run", *QUICK, "--set", "engine.checkpoint_seconds=0.1", "--json"]
@@ -21,7 +22,7 @@ def start(folder: Path, *words: str) -> "subprocess.Popen[str]":
 
 
 def wait_for(path: Path, process: "subprocess.Popen[str]", newer_than: int = 0) -> None:
-    """For a file, written after this time."""
+    """Wait until the file was written after this time."""
     deadline = time.monotonic() + 120
     while not (path.exists() and path.stat().st_mtime_ns > newer_than):
         assert process.poll() is None, process.communicate()
@@ -31,7 +32,7 @@ def wait_for(path: Path, process: "subprocess.Popen[str]", newer_than: int = 0) 
 
 @pytest.mark.parametrize(("executor", "updates"), [("inline", 400), ("batched", 1200)])
 def test_kill_9_and_ctrl_c_lose_nothing(executor: str, updates: int, tmp_path: Path) -> None:
-    """Killed outright, then interrupted politely, then finished: the same bytes as a run left alone."""
+    """Killed with SIGKILL, then interrupted with Ctrl-C, then finished: the same bytes as an undisturbed run."""
     choice = ["--set", f"engine.executor={executor}", "--set", f"stop.updates={updates}"]
     whole = start(tmp_path / "whole", *choice)
     assert whole.wait(timeout=180) == 0, whole.communicate()
@@ -80,7 +81,7 @@ def assert_gone(group: int) -> None:
 
 
 def test_an_interrupted_comparison_is_resumable_and_leaves_no_process(tmp_path: Path) -> None:
-    """Killed outright, then interrupted politely, then finished."""
+    """Killed with SIGKILL, then interrupted with Ctrl-C, then finished."""
     words = [*QUICK, "--strategies", "fedavg,fedfa-param", "--seeds", "0", "--out", "both"]
     words += ["--set", "engine.checkpoint_seconds=0.2", "--set"]
     checkpoint, stamp = tmp_path / "both" / "fedfa-param-seed0" / "checkpoint.npz", 0
@@ -105,15 +106,13 @@ def test_an_interrupted_comparison_is_resumable_and_leaves_no_process(tmp_path: 
     assert all(run["updates"] >= 1500 for run in last_json(done)["runs"])
 
 
-def test_ctrl_c_before_anything_began_is_told(monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
-    from fedfa import cli
-
+def test_ctrl_c_before_a_run_starts_is_reported(monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
     def pressed(*_: Any) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr("fedfa.cli.starting.print_table", pressed)
     monkeypatch.setattr("sys.argv", ["fedfa", "strategies"])
     with pytest.raises(SystemExit) as ended:
-        cli.main()
+        main()
     assert ended.value.code == 130
     assert capsys.readouterr().err == "fedfa: interrupted\n"

@@ -30,7 +30,7 @@ def test_run_report_and_json(tmp_path: Path) -> None:
     assert third.stderr == "fedfa: runs/digits: holds a finished run; choose another folder\n"
 
 
-def test_compare_prints_and_continues(tmp_path: Path) -> None:
+def test_compare_prints_and_resumes(tmp_path: Path) -> None:
     hinge = 'fedbuff:buffer=2:staleness={kind="hinge", a=2.0}'
     words = ["compare", "--strategies", f"fedavg,fedfa-param,{hinge}", "--seeds", "0,1", "--target", "0.5"]
     words += ["--set", "stop.updates=60", "--out", "both", "--json", *QUICK]
@@ -70,28 +70,30 @@ def test_compare_prints_and_continues(tmp_path: Path) -> None:
         (["run", "--set", "strategy.name=mine.py"], "a class of your own is named file.py:Class"),
     ],
 )
-def test_wrong_input_is_one_line_exit_2_and_nothing_written(words: list[str], message: str, tmp_path: Path) -> None:
+def test_wrong_input_is_refused_in_one_line_and_nothing_is_written(
+    words: list[str], message: str, tmp_path: Path
+) -> None:
     done = call(*words, cwd=tmp_path, ok=2)
     assert message in done.stderr
     assert done.stderr.count("\n") == 1
     assert list(tmp_path.iterdir()) == []
 
 
-def test_report_of_nothing_is_one_line(tmp_path: Path) -> None:
+def test_a_report_of_a_folder_without_runs_is_refused_in_one_line(tmp_path: Path) -> None:
     assert "no such folder" in call("report", "nowhere", cwd=tmp_path, ok=2).stderr
     (tmp_path / "empty").mkdir()
     assert "empty: holds no run; give a folder" in call("report", "empty", cwd=tmp_path, ok=1).stderr
     (tmp_path / "empty" / "checkpoint.npz").touch()
     assert "go on with the command that began it, and --resume" in call("report", "empty", cwd=tmp_path, ok=1).stderr
     (tmp_path / "empty" / "manifest.json").write_text("{}")
-    told = call("report", "empty", cwd=tmp_path, ok=1).stderr
-    assert told.startswith("fedfa: empty: cannot be read (its manifest.json is not that of a run)")
+    message = call("report", "empty", cwd=tmp_path, ok=1).stderr
+    assert message.startswith("fedfa: empty: cannot be read (its manifest.json is not that of a run)")
 
 
-def test_a_place_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_written_is_refused_in_one_line(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     for words in (["run"], ["compare", "--strategies", "fedavg", "--seeds", "0"]):
-        told = call(*words, *QUICK, "--out", "file/x", cwd=tmp_path, ok=1).stderr
-        assert told.startswith("fedfa: file")
-        assert told.endswith("Not a directory; choose another place, or make room there\n")
-        assert told.count("\n") == 1
+        message = call(*words, *QUICK, "--out", "file/x", cwd=tmp_path, ok=1).stderr
+        assert message.startswith("fedfa: file")
+        assert message.endswith("Not a directory; choose another place, or make room there\n")
+        assert message.count("\n") == 1

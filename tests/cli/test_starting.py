@@ -10,7 +10,7 @@ from fedfa.strategies.registry import STRATEGIES
 from tests.helpers.commands import call, last_json
 
 
-def test_help_is_quick_and_imports_no_torch(tmp_path: Path) -> None:
+def test_help_imports_no_torch(tmp_path: Path) -> None:
     code = "import sys, fedfa.cli; sys.argv[1:] = ['--help']; fedfa.cli.main(); print('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert "run " in done.stdout
@@ -34,7 +34,7 @@ def test_init_writes_once_and_runs(tmp_path: Path) -> None:
     assert "cannot be written" in call("init", "no/such/place.toml", cwd=tmp_path, ok=2).stderr
 
 
-def test_strategies_lists_all_with_paper_and_parameters(tmp_path: Path) -> None:
+def test_strategies_are_listed_with_paper_and_parameters(tmp_path: Path) -> None:
     done = call("strategies", "--json", cwd=tmp_path)
     entries = {entry["name"]: entry for entry in last_json(done)}
     assert set(entries) == set(STRATEGIES)

@@ -47,7 +47,7 @@ def test_the_same_arrivals_give_the_same_models_as_the_strategy_alone(tmp_path: 
         assert sorted(np.concatenate([file["weight"].ravel(), file["bias"]])) == sorted(run.strategy.model)
 
 
-def test_bad_answers_free_their_slots_and_are_told_in_the_record(tmp_path: Path) -> None:
+def test_bad_answers_free_their_slots_and_are_recorded(tmp_path: Path) -> None:
     run = deploy(tmp_path / "run", Scripted(3, faulty), bench_seconds=0.0, keep_updates=True)
     outcomes = {row["dispatch"] % 7: row["outcome"] for row in rows(tmp_path / "run")}
     assert outcomes[0] == outcomes[4] == "accepted"
@@ -72,7 +72,7 @@ def test_a_node_that_fails_is_benched_twice_as_long_each_time(tmp_path: Path) ->
     assert all(pause >= 0.05 * 2**nth for nth, pause in enumerate(pauses))
 
 
-def test_it_waits_for_nodes_and_gives_work_to_one_that_joins_late(tmp_path: Path, caplog) -> None:
+def test_a_deployment_waits_for_nodes_and_uses_one_that_joins_late(tmp_path: Path, caplog) -> None:
     transport = Scripted(0, good)
 
     def behave(order: TrainRequest, node: int) -> list[Event]:

@@ -36,7 +36,7 @@ def test_a_torn_last_entry_is_cut_off_wherever_it_was_torn(tmp_path: Path) -> No
             assert [entry.header["number"] for entry in journal.read(folder)] == [0, 1, 9]
 
 
-def test_damage_in_the_middle_is_an_error_and_not_skipped(tmp_path: Path) -> None:
+def test_damage_in_the_middle_is_an_error(tmp_path: Path) -> None:
     whole = bytearray(write_three(tmp_path))
     whole[len(whole) // 2] ^= 1
     (tmp_path / "000000.log").write_bytes(whole)
@@ -52,7 +52,7 @@ def test_only_one_process_may_write_a_journal(tmp_path: Path) -> None:
     journal.Journal(tmp_path).close()
 
 
-def test_missing_segments_are_noticed(tmp_path: Path) -> None:
+def test_missing_segments_are_an_error(tmp_path: Path) -> None:
     log = journal.Journal(tmp_path)
     for _ in range(2):
         log.next_segment()

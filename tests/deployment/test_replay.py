@@ -12,7 +12,7 @@ from tests.helpers.deployments import Scripted, deploy, faulty, good
 
 
 @pytest.mark.parametrize("name", [name for name in STRATEGIES if name != "port-urgent"])
-def test_a_journal_gives_every_arrival_and_the_model_again(tmp_path: Path, name: str) -> None:
+def test_a_replayed_journal_gives_every_arrival_and_the_model(tmp_path: Path, name: str) -> None:
     settings = {"strategy": STRATEGIES[name](concurrency=5), "keep_updates": True, "bench_seconds": 0.0}
     deploy(tmp_path / "run", Scripted(6, faulty), checkpoint_seconds=1e-9, **settings)
     replayed = replay_journal(tmp_path / "run")
@@ -21,7 +21,7 @@ def test_a_journal_gives_every_arrival_and_the_model_again(tmp_path: Path, name:
     assert outcomes >= {"accepted", "refused", "failed"}
 
 
-def test_a_replay_that_differs_is_told(tmp_path: Path) -> None:
+def test_a_replay_that_differs_from_the_record_is_refused(tmp_path: Path) -> None:
     deploy(tmp_path / "run", Scripted(3, good), keep_updates=True)
     replayed = replay_journal(tmp_path / "run")
     changed = replayed.strategy.model.copy()

@@ -72,7 +72,7 @@ def state(run: Deployment) -> str:
     return json.dumps(plain, default=str)
 
 
-def test_without_keep_updates_the_journal_stays_short_and_goes_in_the_end(tmp_path: Path) -> None:
+def test_without_keep_updates_the_journal_stays_short_and_is_removed_at_the_end(tmp_path: Path) -> None:
     seen: list[int] = []
 
     def watch(run: Deployment) -> None:
@@ -84,7 +84,7 @@ def test_without_keep_updates_the_journal_stays_short_and_goes_in_the_end(tmp_pa
     assert not (tmp_path / "run" / "checkpoint.npz").exists()
 
 
-def test_a_folder_in_use_is_not_overwritten_and_other_settings_do_not_continue_it(tmp_path: Path) -> None:
+def test_a_folder_in_use_is_not_overwritten_and_is_resumed_with_its_settings_alone(tmp_path: Path) -> None:
     def stop_early(run: Deployment) -> None:
         if run.accepted == 3:
             raise Crash
@@ -102,7 +102,7 @@ def test_a_folder_in_use_is_not_overwritten_and_other_settings_do_not_continue_i
         deploy(tmp_path / "run", Scripted(3, good))
 
 
-def test_a_stopped_run_leaves_what_it_has_and_its_end_replaces_it(tmp_path: Path) -> None:
+def test_a_stopped_run_leaves_its_records_and_its_continuation_replaces_them(tmp_path: Path) -> None:
     def stop_early(run: Deployment) -> None:
         if run.accepted == 7:
             raise KeyboardInterrupt

@@ -15,6 +15,6 @@ from fedfa.errors import ConfigError
         ({"out": "x", "keep-updates": 3}, "must be true or false"),
     ],
 )
-def test_a_wrong_run_config_is_told_in_a_line(config: dict, message: str) -> None:
+def test_a_wrong_run_config_is_refused_in_one_line(config: dict, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         settings_of(config)

@@ -43,7 +43,9 @@ class Branching(nn.Module):
     [Branching, lambda: nn.Sequential(nn.Flatten(), nn.Dropout(0.5), nn.Linear(16, 4))],
     ids=["branching", "dropout"],
 )
-def test_models_that_cannot_be_batched_fall_back_with_one_line(model: Any, caplog: pytest.LogCaptureFixture) -> None:
+def test_models_that_cannot_be_batched_are_trained_inline_with_one_warning(
+    model: Any, caplog: pytest.LogCaptureFixture
+) -> None:
     task = own_task(model)
     with caplog.at_level(logging.WARNING, "fedfa"):
         assert make_executor("batched", task, 0).name == "inline"
@@ -77,7 +79,7 @@ class Reassigning(nn.Module):
     ],
     ids=["reassigned buffer", "counting buffer"],
 )
-def test_nothing_leaks_from_one_client_to_the_next(model: Any) -> None:
+def test_a_client_is_trained_alike_whoever_was_trained_before(model: Any) -> None:
     """What a client computes depends on its base and seed alone, whoever trained before."""
     task = own_task(model)
     for name in ("inline", "batched"):
@@ -95,7 +97,7 @@ def test_nothing_leaks_from_one_client_to_the_next(model: Any) -> None:
     assert np.abs(buffers).sum() > 0  # they travel
 
 
-def test_models_without_batching_rules_are_trained_inline_without_foreign_warnings(
+def test_models_without_batching_rules_are_trained_inline_without_warnings_of_torch(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     class Recurrent(nn.Module):
@@ -121,7 +123,7 @@ def test_shared_tensors_and_views_can_be_batched(name: str) -> None:
     assert torch.equal(after(task.inputs[:4]), fresh(task.inputs[:4]))  # tracing left the module as it was
 
 
-def test_a_count_that_every_client_keeps_is_not_batched(logged: Any) -> None:
+def test_a_buffer_that_every_client_counts_for_itself_is_not_batched(logged: Any) -> None:
     task = make_task("vector", Warming)
     assert_same(task.state_dict(run_fedavg(task, "batched").model, 0), fedavg_by_hand(task), task.build(0).state_dict())
     assert logged() == [
@@ -130,7 +132,7 @@ def test_a_count_that_every_client_keeps_is_not_batched(logged: Any) -> None:
     ]
 
 
-def test_what_cannot_be_counted_is_trained_one_by_one(logged: Any) -> None:
+def test_models_whose_arithmetic_cannot_be_counted_are_trained_one_by_one(logged: Any) -> None:
     def forward(m: Any, x: Tensor) -> Tensor:
         if not torch.is_grad_enabled() and len(x) == 4:
             raise OSError("no gradients, no answer")

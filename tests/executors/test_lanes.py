@@ -1,4 +1,4 @@
-"""Lanes: the same training as inline, whatever the lane, its neighbours and the order of asking.
+"""Lanes: the same training as inline, whatever the lane, the other lanes and the order of results.
 
 Everything but streams and graphs also runs on the CPU, and is tested there; the rest wherever there is a GPU.
 """
@@ -16,7 +16,7 @@ import fedfa
 from fedfa.executors.base import WorkOrder
 from fedfa.executors.capture import CannotCapture
 from fedfa.executors.inline import Inline
-from fedfa.executors.lanes import Lanes
+from fedfa.executors.lanes import Lane, Lanes
 from fedfa.executors.registry import make_executor
 from fedfa.learning.device import CPU, Device, as_array
 from fedfa.strategies.fedfa import FedFaDelta, FedFaParam
@@ -25,7 +25,7 @@ from tests.helpers import ordinary_models
 from tests.helpers.training import Warming
 
 GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
-PLACES = [
+DEVICES = [
     pytest.param(CPU, id="cpu"),
     pytest.param(Device("cuda", "fp32"), id="cuda-fp32", marks=GPU),
 ]
@@ -69,7 +69,7 @@ def order(task: fedfa.Task, device: Device, client: int, nth: int = 0, mu: float
     return WorkOrder(client + 10 * nth, 0, client, nth, base, task.local.epochs, mu, 0.0)
 
 
-@pytest.mark.parametrize("device", PLACES)
+@pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("mu", [0.0, 0.1])
 @pytest.mark.parametrize(
     "local", [{}, {"momentum": 0.9}, {"optimizer": "adamw", "lr": 0.01, "weight_decay": 0.1}], ids=str
@@ -97,7 +97,7 @@ def test_a_lane_trains_as_inline_does(device: Device, mu: float, local: dict[str
 )
 @pytest.mark.parametrize("local", [{}, {"optimizer": "adamw", "lr": 0.01}], ids=str)
 def test_bf16_copies_train_as_autocast_does(device: Device, mu: float, local: dict[str, Any]) -> None:
-    """Weights of convolutions and linear layers are kept in bf16; BatchNorm's and what is used otherwise are not."""
+    """Parameters of convolutions and linear layers are kept in bf16; those of BatchNorm and of other uses are not."""
     task = make_task(**local)
     with device.prepared():
         lanes, inline = Lanes(task, 0, device), Inline(task, 0, device)
@@ -130,7 +130,7 @@ def test_gradients_may_all_be_bf16(device: Device, local: dict[str, Any]) -> Non
         assert np.linalg.norm(as_array(theirs.params) - as_array(ours.params)) <= 0.05 * moved
 
 
-@pytest.mark.parametrize("device", PLACES)
+@pytest.mark.parametrize("device", DEVICES)
 def test_discarded_work_leaves_no_trace(device: Device) -> None:
     task = make_task()
     with device.prepared():
@@ -186,7 +186,7 @@ def test_fp32_repeats_bit_for_bit_and_dropout_follows_the_seed() -> None:
 
 
 @GPU
-def test_an_interrupted_run_goes_on_the_same(tmp_path: Any) -> None:
+def test_an_interrupted_run_on_lanes_continues_to_the_same_model(tmp_path: Any) -> None:
     task, stop = make_task(), {"updates": 3000}  # longer than it takes to look for an interruption
     settings: dict[str, Any] = {"device": "cuda", "precision": "fp32", "executor": "lanes"}
     whole = fedfa.simulate(FedFaDelta(concurrency=4, window=2), task, stop=stop, **settings)
@@ -224,7 +224,7 @@ def test_reduced_precision_learns_the_same(precision: str) -> None:
 
 
 def test_a_cpu_computes_in_bf16_where_asked(tmp_path: Any) -> None:
-    """Rounded, so another model, but the same events; and it goes on after an interruption as if there were none."""
+    """Another model by rounding, and the same events; an interrupted run continues to the same evaluations."""
     task, stop = make_task(), {"updates": 60}
 
     def run(precision: str, **more: Any) -> fedfa.Run:
@@ -244,8 +244,8 @@ def test_a_cpu_computes_in_bf16_where_asked(tmp_path: Any) -> None:
     assert again.evaluations.equals(rounded.evaluations)
 
 
-class Moody(nn.Linear):
-    """Looks at its data in Python: no graph can hold that."""
+class Branching(nn.Linear):
+    """Takes a branch in Python by its data, which no graph can hold."""
 
     def forward(self, x: Tensor) -> Tensor:
         return super().forward(x) * (1.0 if float(x.sum()) > 0 else 0.5)
@@ -253,18 +253,16 @@ class Moody(nn.Linear):
 
 @GPU
 def test_a_model_that_cannot_be_captured_is_trained_inline(caplog: pytest.LogCaptureFixture) -> None:
-    task = fedfa.Task(model=lambda: Moody(4, 3), clients=[(torch.randn(8, 4), torch.arange(8) % 3)], test=(
+    task = fedfa.Task(model=lambda: Branching(4, 3), clients=[(torch.randn(8, 4), torch.arange(8) % 3)], test=(
         torch.randn(8, 4), torch.arange(8) % 3))  # fmt: skip
     assert make_executor("lanes", task, 0, Device("cuda", "fp32")).name == "inline"
     assert "cannot be captured" in caplog.text
     assert "\n" not in caplog.messages[-1]
 
 
-def test_a_step_that_comes_out_different_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A graph that went wrong must not train anyone."""
+def test_a_compiled_step_with_another_result_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A wrong graph trains no client."""
     task = make_task()
-    from fedfa.executors.lanes import Lane
-
     plain = Lane._step
 
     def wrong(self: Lane, size: int, prox_mu: float, loss_of: Any) -> None:

@@ -2,6 +2,8 @@
 
 import os
 import signal
+import sys
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -12,7 +14,9 @@ from torch import nn
 import fedfa
 from fedfa.errors import ConfigError
 from fedfa.executors.base import WorkOrder
+from fedfa.executors.lanes import Lanes
 from fedfa.executors.registry import make_executor
+from fedfa.learning.device import CPU
 
 ray = pytest.importorskip("ray", reason="the ray extra is not installed")
 
@@ -87,12 +91,10 @@ def test_discarded_and_failing_work() -> None:
         runner.close()
 
 
-def test_mistakes_are_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_mistakes_are_reported_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:1")
     with pytest.raises(ConfigError, match="ray: cannot be started"):
         make_executor("ray", make_task(), 0)
-    import sys
-
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(ConfigError, match=r"executor = 'ray' needs the ray extra: pip install 'fedfa\[ray\]'"):
         make_executor("ray", make_task(), 0)
@@ -100,11 +102,7 @@ def test_mistakes_are_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_worker_with_lanes_trains_several_clients_side_by_side() -> None:
     """What a GPU worker does, with lanes that run on the CPU: called from several threads at once."""
-    from concurrent.futures import ThreadPoolExecutor
-
-    from fedfa.executors.lanes import Lanes
     from fedfa.executors.ray import Worker
-    from fedfa.learning.device import CPU
 
     task = make_task()
     worker = Worker(task, 0, CPU, False)
@@ -137,7 +135,7 @@ def test_workers_share_a_gpu() -> None:
     np.testing.assert_allclose(here.model, spread.model, rtol=1e-2, atol=1e-3)
 
 
-def test_a_cluster_without_gpu_says_so() -> None:
+def test_a_cluster_without_gpu_is_refused() -> None:
     if torch.cuda.is_available():
         pytest.skip("there is a GPU")
     with pytest.raises(ConfigError, match="device = 'cuda': no GPU in this Ray cluster"):

@@ -22,7 +22,7 @@ def test_auto_batches_small_models_and_not_large_ones() -> None:
     assert make_executor("auto", large, 0).name == "inline"
 
 
-def test_places_are_checked() -> None:
+def test_wrong_devices_and_precisions_are_refused() -> None:
     task = own_task(lambda: nn.Sequential(nn.Flatten(), nn.Linear(16, 4)))
     assert Device.of("cpu") == CPU
     with pytest.raises(ConfigError, match="executor = 'lanes': needs a GPU"):

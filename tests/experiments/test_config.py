@@ -89,8 +89,8 @@ def test_wrong_settings_are_named_in_one_line(overrides: list[str], message: str
     assert "\n" not in str(caught.value)
 
 
-def test_another_strategy_or_kind_takes_the_place_of_the_files_own(tmp_path: Path) -> None:
-    """What only the former has goes with it; what the new one has as well stays, and misspelt keys are still told."""
+def test_another_strategy_or_kind_replaces_that_of_the_file(tmp_path: Path) -> None:
+    """Settings that the new one lacks are dropped, the others stay, and misspelt keys are still refused."""
     file = tmp_path / "own.toml"
     file.write_text(
         '[strategy]\nname = "fedfa-param"\nwindow = 7\nconcurrency = 8\n[weather.speed]\nkind = "exponential"\n'
@@ -141,7 +141,7 @@ def make(seed):
 '''
 
 
-def test_a_task_and_a_strategy_of_ones_own_by_file(tmp_path: Path) -> None:
+def test_a_custom_task_and_a_custom_strategy_from_a_file(tmp_path: Path) -> None:
     file = tmp_path / "own.py"
     file.write_text(OWN)
     experiment = from_table(
@@ -175,7 +175,7 @@ def test_a_task_and_a_strategy_of_ones_own_by_file(tmp_path: Path) -> None:
     ],
     ids=str,
 )
-def test_a_run_can_be_repeated_from_its_own_config(overrides: list[str], tmp_path: Path) -> None:
+def test_a_run_can_be_repeated_from_its_saved_config(overrides: list[str], tmp_path: Path) -> None:
     experiment = load_experiment(None, overrides)
     (tmp_path / "config.toml").write_text(to_toml(experiment.as_table()))
     again = load_experiment(tmp_path / "config.toml")
@@ -203,7 +203,7 @@ def test_a_trace_file_is_kept_as_its_values(tmp_path: Path) -> None:
         ("S = 3", "strategy.name={file}:S", "is not a fedfa.Strategy"),
     ],
 )
-def test_wrong_code_of_ones_own_is_one_line(code: str, setting: str, message: str, tmp_path: Path) -> None:
+def test_errors_in_custom_code_are_reported_in_one_line(code: str, setting: str, message: str, tmp_path: Path) -> None:
     file = tmp_path / "own.py"
     file.write_text(code)
     with pytest.raises(fedfa.ConfigError) as caught:
@@ -212,7 +212,7 @@ def test_wrong_code_of_ones_own_is_one_line(code: str, setting: str, message: st
     assert "\n" not in str(caught.value)
 
 
-def test_config_always_belongs_to_its_records(tmp_path: Path) -> None:
+def test_the_saved_config_is_always_that_of_the_records(tmp_path: Path) -> None:
     base = {"data": {"clients": 10}, "strategy": {"name": "fedasync", "concurrency": 3}}
     (tmp_path / "config.toml").write_text("left by something else")
     from_table(base | {"stop": {"updates": 5}}).run(tmp_path)

@@ -39,6 +39,6 @@ def test_runs_that_share_their_data_follow_each_other(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("executor", ["auto", "ray"])
-def test_a_run_that_takes_all_there_is_runs_alone(executor: str, tmp_path: Path) -> None:
+def test_a_run_that_uses_the_whole_machine_runs_alone(executor: str, tmp_path: Path) -> None:
     todo = points(from_table(SMALL_EXPERIMENT | {"engine": {"executor": executor}}), ["fedavg"], [0], tmp_path)
     assert (jobs_for(todo) == 1) >= (executor == "ray")

@@ -1,4 +1,4 @@
-"""Several runs in processes of their own: which is next is asked late, and all can be stopped."""
+"""Several runs in processes of their own: the next point is chosen late, and all can be stopped."""
 
 import time
 from collections.abc import Iterator
@@ -12,8 +12,8 @@ from fedfa.runs.store import read_run
 from tests.helpers.simulations import SMALL_EXPERIMENT
 
 
-def test_a_point_is_asked_for_when_a_process_is_free(tmp_path: Path) -> None:
-    """What is next may depend on the runs so far."""
+def test_the_next_point_is_chosen_when_a_process_is_free(tmp_path: Path) -> None:
+    """The choice may depend on the runs so far."""
     experiment = from_table(SMALL_EXPERIMENT | {"stop": {"updates": 10}})
     todo = points(experiment, ["fedfa-param", "fedavg", "fedasync"], [0], tmp_path)
     seen: list[str] = []

@@ -24,7 +24,7 @@ from fedfa.strategies.registry import STRATEGIES
 
 
 class Crash(BaseException):
-    """Stands for kill -9: nothing is tidied up."""
+    """As after kill -9: nothing is cleaned up."""
 
 
 def make_task() -> Task:
@@ -53,7 +53,7 @@ def good(order: TrainRequest, node: int = 0) -> list[Event]:
 
 
 def faulty(order: TrainRequest, node: int) -> list[Event]:
-    """Every kind of nonsense, in turn."""
+    """Every kind of wrong answer, in turn."""
     (answer,) = good(order)
     assert isinstance(answer, Answer)
     trained = answer.trained
@@ -97,7 +97,7 @@ def rows(folder: Path) -> list[dict]:
 
 
 def assert_journal_gives(folder: Path, model: np.ndarray) -> int:
-    """The journal alone, and a fresh strategy, must end in this model bit for bit; how many updates it holds."""
+    """The journal alone must lead a fresh strategy to this model, bit for bit. Returns the number of updates."""
     strategy, updates, in_flight, bases = None, 0, {}, {}
     for header, params in journal.read(folder / journal.FOLDER):
         kind, client = header["kind"], header.get("client")

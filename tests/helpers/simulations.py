@@ -1,4 +1,4 @@
-"""Short simulations, a strategy in a few lines, and interruptions that can be counted."""
+"""Short simulations, a custom strategy, and interruptions after so many chances."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ def sized(cls: type[Strategy], **settings: Any) -> Strategy:
 
 @dataclass(kw_only=True, eq=False)
 class Mine(Strategy):
-    """A strategy of one's own, in a few lines."""
+    """A custom strategy, in a few lines."""
 
     name = "mine"
     rate: float = 0.5

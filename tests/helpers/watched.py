@@ -1,4 +1,4 @@
-"""Runs to watch: made up, simulated, under way; and the page that is asked about them."""
+"""Runs to watch, made up or simulated, and requests to the page that shows them."""
 
 import http.client
 import math

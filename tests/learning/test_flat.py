@@ -9,7 +9,7 @@ from tests.helpers.ordinary_models import make_task
 from tests.helpers.training import WithNorm, own_task
 
 
-def test_frozen_parameters_do_not_travel_and_buffers_do() -> None:
+def test_buffers_are_sent_and_frozen_parameters_are_not() -> None:
     layout = Layout.of(WithNorm())
     assert not any(name.startswith("frozen") for name in layout.names)
     assert layout.names[layout.num_parameter_tensors :] == ("norm.running_mean", "norm.running_var")

@@ -29,7 +29,7 @@ from tests.helpers.training import WithNorm, order, own_task, train_by_hand
     ],
     ids=str,
 )
-def test_local_training_is_what_a_plain_loop_does(executor: str, model: Any, local: dict[str, Any], mu: float) -> None:
+def test_local_training_equals_a_plain_loop(executor: str, model: Any, local: dict[str, Any], mu: float) -> None:
     task = own_task(model, **local)
     runner = make_executor(executor, task, 0)
     assert runner.name == executor

@@ -41,7 +41,7 @@ CHOICES: dict[str, tuple[Any, bool, str]] = {
 
 
 @pytest.mark.parametrize("name", CHOICES)
-def test_the_layout_is_chosen_by_trying_and_said_once(name: str, logged: Any) -> None:
+def test_the_layout_is_chosen_by_trying_and_logged_once(name: str, logged: Any) -> None:
     model, channels_last, reason = CHOICES[name]
     task = make_task("cifar" if model is Tutorial or name == "flatten" else "image", model)
     torch.manual_seed(3)
@@ -63,7 +63,7 @@ def test_nothing_is_tried_where_no_tensor_has_four_dimensions() -> None:
     assert not calls
 
 
-def test_a_model_that_insists_on_whole_batches_is_given_one() -> None:
+def test_a_model_that_needs_whole_batches_is_tried_on_one() -> None:
     model = lambda: Apply(lambda m, x: m.head(m.conv(x).reshape(10, 256)), **head(256))  # noqa: E731
     task = make_task("image", model, sizes=(10, 20), batch_size=10)
     assert run_fedavg(task, "inline").updates["outcome"].to_list() == ["accepted"] * 4

@@ -1,4 +1,4 @@
-"""Tasks: data of one's own, losses and metrics, and what is refused."""
+"""Tasks: custom data, losses and metrics, and what is refused."""
 
 from typing import Any
 
@@ -23,7 +23,7 @@ class Pairs(Dataset[Any]):
         return self.inputs[index], int(self.targets[index])
 
 
-def test_map_style_datasets_are_as_good_as_tensors() -> None:
+def test_map_style_datasets_train_as_tensors_do() -> None:
     data = [blobs(9, seed) for seed in range(3)]
     model = lambda: nn.Sequential(nn.Flatten(), nn.Linear(16, 4))  # noqa: E731
     tensors = fedfa.Task(model=model, clients=data, test=data[0])
@@ -34,7 +34,7 @@ def test_map_style_datasets_are_as_good_as_tensors() -> None:
     assert runs[0].model.tobytes() == runs[1].model.tobytes()
 
 
-def test_regression_with_a_loss_and_metric_of_ones_own() -> None:
+def test_regression_with_a_custom_loss_and_metric() -> None:
     weights = torch.tensor([[1.0], [-2.0]])
     clients = [(x, x @ weights) for x in torch.randn(5, 20, 2, generator=torch.Generator().manual_seed(0))]
     task = fedfa.Task(

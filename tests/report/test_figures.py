@@ -12,7 +12,7 @@ from fedfa.runs.run import Run
 from tests.helpers.reports import CLIENTS, TARGET, make_run
 
 
-def test_time_to_target_bars_mark_what_was_missed(odd: list[Run]) -> None:
+def test_time_to_target_bars_mark_missed_targets(odd: list[Run]) -> None:
     figure = time_to_target_figure(odd, TARGET)
     assert [name for _, name in figure.y_ticks] == ["fedasync", "fedavg", "only </script><b>$x_1$ & co"]
     notes = [layer.text for layer in figure.layers if isinstance(layer, Note)]

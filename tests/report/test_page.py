@@ -1,9 +1,9 @@
 """The page: its verdict, its files, and how it looks in a real browser."""
 
-import shutil
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
@@ -12,10 +12,11 @@ from fedfa.errors import ConfigError
 from fedfa.report.page import verdict, write_report
 from fedfa.report.tables import summarise
 from fedfa.runs.run import Run
+from tests.helpers.browser import Browser
 from tests.helpers.reports import TARGET, make_run
 
 
-def test_verdict(comparison: list[Run], odd: list[Run]) -> None:
+def test_the_verdict_in_words(comparison: list[Run], odd: list[Run]) -> None:
     def of(runs: Sequence[Run], target: float | None) -> str:
         return verdict(summarise(runs, target), target)
 
@@ -64,7 +65,7 @@ def test_report_takes_the_target_of_the_manifest(comparison: list[Run], tmp_path
     assert (tmp_path / "figures" / "time-to-target.pdf").is_file()
 
 
-def test_report_refuses_nonsense(comparison: list[Run], tmp_path: Path) -> None:
+def test_a_report_without_runs_or_with_a_wrong_target_is_refused(comparison: list[Run], tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="no runs"):
         write_report([], tmp_path)
     with pytest.raises(ConfigError, match=r"target = 70"):
@@ -73,41 +74,25 @@ def test_report_refuses_nonsense(comparison: list[Run], tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("which", ["comparison", "odd"])
-def test_page_in_a_browser(which: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
-    """Offline, every figure is drawn, nothing is asked of any network, and nothing is complained about."""
-    chromium = shutil.which("chromium")
-    if chromium is None:
-        pytest.skip("no chromium is installed")
-    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+def test_page_in_a_browser(which: str, request: pytest.FixtureRequest, tmp_path: Path, chromium: Any) -> None:
+    """Offline, every figure is drawn, without a request to the network and without an error."""
     runs: list[Run] = request.getfixturevalue(which)
     page_file = write_report(runs, tmp_path, target=TARGET)
-    quiet = ("--disable-background-networking", "--disable-component-update", "--disable-sync", "--no-first-run")
-    complaints: list[str] = []
-    requests: list[str] = []
-    with playwright.sync_playwright() as play:
-        browser = play.chromium.launch(executable_path=chromium, args=["--no-sandbox", "--disable-gpu", *quiet])
-        context = browser.new_context(viewport={"width": 390, "height": 800})
-        context.set_offline(True)
-        page = context.new_page()
-        page.on("console", lambda message: complaints.append(f"{message.type}: {message.text}"))
-        page.on("pageerror", lambda error: complaints.append(str(error)))
-        page.on("requestfailed", lambda failed: complaints.append(f"failed: {failed.url}"))
-        page.on("request", lambda made: requests.append(made.url))
-        page.goto(page_file.as_uri())
-        page.wait_for_function("[...document.querySelectorAll('.plot')].every(d => d.querySelector('.main-svg'))")
-        drawn = page.evaluate(
-            "Object.fromEntries([...document.querySelectorAll('.plot')].map(d => "
-            "[d.id, d.querySelectorAll('.main-svg .scatterlayer .trace, .main-svg .barlayer .trace').length]))"
-        )
-        labels = page.locator("#summary tbody th").all_inner_texts()
-        ticks = page.locator("#timeline .ytick").all_text_contents()
-        overflow = page.evaluate("document.documentElement.scrollWidth - innerWidth")
-        browser.close()
-    assert complaints == []
-    assert [url for url in requests if not url.startswith(("data:", "blob:"))] == [page_file.as_uri()]
-    expected = ALWAYS | {"time-to-target"} | ({"labels"} if which == "comparison" else set())
-    assert set(drawn) == expected
-    assert all(count > 0 for count in drawn.values()), drawn
+    context = chromium.new_context(viewport={"width": 390, "height": 800})
+    context.set_offline(True)
+    page, failed = context.new_page(), []
+    page.on("requestfailed", lambda request: failed.append(request.url))
+    shown = Browser(page, page_file.as_uri())
+    page.wait_for_function("[...document.querySelectorAll('.plot')].every(d => d.querySelector('.main-svg'))")
+    traces = shown.traces()
+    labels = page.locator("#summary tbody th").all_inner_texts()
+    ticks = page.locator("#timeline .ytick").all_text_contents()
+    overflow = page.evaluate("document.documentElement.scrollWidth - innerWidth")
+    context.close()
+    assert shown.errors == failed == []
+    assert [url for url in shown.requests if not url.startswith(("data:", "blob:"))] == [page_file.as_uri()]
+    assert set(traces) == ALWAYS | {"time-to-target"} | ({"labels"} if which == "comparison" else set())
+    assert all(count > 0 for count in traces.values()), traces
     assert labels == list(dict.fromkeys(run.label for run in runs)), "labels are shown as they are, whatever they hold"
     assert [tick.startswith(label) for tick, label in zip(ticks, labels, strict=True)] == [True] * len(labels), ticks
     assert overflow <= 0, "the page scrolls sideways on a phone"

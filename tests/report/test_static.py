@@ -1,4 +1,4 @@
-"""Figures on paper, and the same on a screen."""
+"""Figures for paper, which show the same as those for a screen."""
 
 from pathlib import Path
 

@@ -30,7 +30,7 @@ def test_summary_matches_the_schedule(comparison: list[Run]) -> None:
     assert (fedfa.staleness_mean, fedfa.staleness_max) == (pytest.approx((3 + 1) / 8), 3)
 
 
-def test_summary_of_a_target_that_some_miss(odd: list[Run]) -> None:
+def test_summary_of_a_target_that_some_runs_miss(odd: list[Run]) -> None:
     rows = {row.label: row for row in summarise(odd, TARGET)}
     fedavg = rows["fedavg"]
     # Refused at 1 s, client 0 starts again and arrives at 2 s: the rounds end at 4 and 8 s all the same.
@@ -43,7 +43,7 @@ def test_summary_of_a_target_that_some_miss(odd: list[Run]) -> None:
 
 
 @pytest.mark.parametrize("width", [60, 100, 120])
-def test_terminal_table_says_what_was_not_reached_and_cuts_nothing(odd: list[Run], width: int) -> None:
+def test_the_terminal_table_shows_missed_targets_and_cuts_nothing(odd: list[Run], width: int) -> None:
     file = StringIO()
     Console(file=file, width=width).print(as_rich(summarise(odd, TARGET), TARGET))
     text = file.getvalue()

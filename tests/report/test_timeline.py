@@ -12,7 +12,7 @@ from fedfa.runs.run import Run
 from tests.helpers.reports import FAST, SLOW
 
 
-def test_waiting_is_what_the_schedule_says(comparison: list[Run], odd: list[Run]) -> None:
+def test_waiting_shares_are_those_of_the_schedule(comparison: list[Run], odd: list[Run]) -> None:
     assert waiting_share(comparison[0]) == pytest.approx((SLOW - FAST) / (2 * SLOW))
     assert waiting_share(comparison[1]) == 0
     # The refused client does not wait but works again: 2 s of waiting in its first round, 3 s in the second.

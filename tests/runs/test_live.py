@@ -17,7 +17,9 @@ from fedfa.watch.view import view
 from tests.helpers.watched import Made, simulate, written
 
 
-def test_the_file_is_bounded_and_its_sums_are_the_records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_file_stays_small_and_its_sums_are_those_of_the_record(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(live, "EVERY_SECONDS", 0.0)
     made, writer = Made(), live.Live(tmp_path / "run")
     for arrivals in (0, 3, 300, 5000, 1, 12_000):
@@ -54,7 +56,7 @@ def test_the_file_is_bounded_and_its_sums_are_the_records(tmp_path: Path, monkey
     json.dumps(view("", {"run": Seen("running", snapshot=snapshot)}, ""), allow_nan=False)
 
 
-def test_an_error_that_is_called_like_a_state_is_an_error(tmp_path: Path) -> None:
+def test_an_error_with_the_name_of_a_state_is_an_error(tmp_path: Path) -> None:
     made, writer = Made(), live.Live(tmp_path)
     writer.end(made.run, "never began")
     assert not (tmp_path / "live.json").exists()
@@ -99,7 +101,7 @@ def test_a_run_that_is_over_leaves_no_live_file(tmp_path: Path) -> None:
     assert points == list(run.evaluations.drop("step").iter_rows())
 
 
-def test_a_folder_that_cannot_be_written_ends_no_run(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_run_goes_on_where_live_json_cannot_be_written(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     (tmp_path / "live.json").mkdir()
     made, writer = Made(), live.Live(tmp_path)
     writer.tick(made.run, 0.0)

@@ -7,8 +7,8 @@ import fedfa
 from fedfa.runs.recorder import Outcome, Table
 
 
-def test_the_record_tells_the_steps_that_were_taken() -> None:
-    """Where a rule chooses one: none before its first, then between 1 and 2; fixed ones as they are."""
+def test_the_record_holds_the_steps_that_were_taken() -> None:
+    """Steps that a rule chooses: none before its first, then between 1 and 2. Fixed steps as they are."""
     steps = {
         name: fedfa.simulate(strategy, stop={"updates": 60}).evaluations["step"].to_numpy()
         for name, strategy in {
@@ -26,7 +26,7 @@ def test_the_record_tells_the_steps_that_were_taken() -> None:
     assert set(steps["nova"][1:]) == {0.3}
 
 
-def test_rows_since() -> None:
+def test_rows_since_a_position() -> None:
     table = Table({"a": float, "b": float})
     for number in range(1000):
         table.append((number, -number))

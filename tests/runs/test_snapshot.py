@@ -26,7 +26,7 @@ def test_a_snapshot_comes_back_from_its_file_as_it_was(tmp_path: Path) -> None:
 
 
 def damage(snapshot: dict[str, Any], what: str) -> Any:
-    """What is in a live.json that fedfa did not write, or not like this."""
+    """The content of a live.json that fedfa did not write."""
     totals = snapshot["totals"]
     match what:
         case "half":
@@ -60,7 +60,7 @@ def damage(snapshot: dict[str, Any], what: str) -> Any:
         "table for a list", "ragged columns", "null",
     ],
 )  # fmt: skip
-def test_what_is_no_snapshot_is_left_out(tmp_path: Path, what: str) -> None:
+def test_files_that_are_no_snapshots_are_ignored(tmp_path: Path, what: str) -> None:
     made = Made()
     made.go_on(20)
     live.Live(tmp_path / "good").tick(made.run, 1.5)

@@ -34,7 +34,7 @@ def test_the_commit_is_that_of_the_checkout(package: Path, monkeypatch: pytest.M
     assert len(commit) == 40
 
 
-def test_a_changed_package_is_told(package: Path) -> None:
+def test_a_changed_package_is_marked_as_dirty(package: Path) -> None:
     (package / "core.py").write_text("one = 2\n")
     assert source_commit(package) == f"{git(package, 'rev-parse', 'HEAD')}-dirty"
 

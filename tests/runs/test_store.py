@@ -1,4 +1,4 @@
-"""What a run leaves behind: how it ended, how far it went, which source made it, and no path of the machine."""
+"""The records of runs: what they hold, which are kept, and how they are labelled."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -31,7 +31,7 @@ def test_of_an_interrupted_run_the_longest_is_kept(tmp_path: Path) -> None:
     assert only.label == "fedfa-param (unfinished)"
 
 
-def test_records_say_what_happened(task: fedfa.Task, tmp_path: Path) -> None:
+def test_records_hold_every_arrival_and_evaluation(task: fedfa.Task, tmp_path: Path) -> None:
     run = quick("fedfa-param", task, out=tmp_path / "run")
     back = read_run(tmp_path / "run")
     assert_frame_equal(run.updates, back.updates, check_exact=True)
@@ -50,7 +50,7 @@ def test_records_say_what_happened(task: fedfa.Task, tmp_path: Path) -> None:
     assert len(find_runs(tmp_path)) == 1
 
 
-def test_runs_that_differ_in_more_than_the_seed_are_told_apart(task: fedfa.Task, tmp_path: Path) -> None:
+def test_runs_that_differ_in_more_than_the_seed_get_different_labels(task: fedfa.Task, tmp_path: Path) -> None:
     for name, seed, stop in (("a", 0, 10), ("b", 1, 10), ("c/x", 0, 10), ("c/y", 0, 12)):
         quick("fedasync", task, out=tmp_path / name, seed=seed, stop=Stop(updates=stop))
     assert {run.label for run in find_runs(tmp_path / "a")} == {"fedasync"}

@@ -26,7 +26,7 @@ GRID = [(i + 0.5) / 20_000 for i in range(20_000)]
         (Trace(values=(1.0, 2.0, 6.0)), 3.0, 2.0),
     ],
 )
-def test_distributions(distribution: Any, average: float, middle: float) -> None:
+def test_mean_and_median_are_those_of_the_distribution(distribution: Any, average: float, middle: float) -> None:
     values = [distribution.at(u) for u in GRID]
     assert mean(values) == pytest.approx(average, rel=0.02)
     assert median(values) == pytest.approx(middle, rel=0.01)

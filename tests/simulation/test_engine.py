@@ -1,4 +1,4 @@
-"""The virtual clock: order of events, refill, recall, failures, stops, determinism, resume."""
+"""The virtual clock: order of events, refill, recall, failures, stops, determinism."""
 
 import math
 from typing import Any
@@ -16,7 +16,7 @@ from fedfa.learning.data_task import data_task
 from fedfa.learning.models.settings import ModelSettings
 from fedfa.runs.recorder import ACCEPTED
 from fedfa.simulation.distributions import Constant, Exponential, Uniform
-from fedfa.simulation.weather import Availability
+from fedfa.simulation.weather import Availability, Forecast
 from fedfa.strategies.base import Strategy
 from fedfa.strategies.registry import STRATEGIES
 from tests.helpers.simulations import quick, sized
@@ -135,8 +135,6 @@ def test_availability_windows_hold_new_work_back(task: fedfa.Task) -> None:
     window = Availability(period_seconds=100.0, open_fraction=0.1)
     weather = Weather(speed=Constant(2.0), availability=window)
     run = quick(fedfa.FedAsync(concurrency=6), task, weather=weather, stop=Stop(updates=100))
-    from fedfa.simulation.weather import Forecast
-
     forecast = Forecast(weather, run.seed, 0)
     for client, at in run.updates.select("client", "dispatched_seconds").iter_rows():
         assert forecast.opens(client, at) == at
@@ -181,7 +179,7 @@ def test_a_client_that_sends_nan_is_refused_and_the_run_goes_on() -> None:
         assert np.isfinite(run.model).all()
 
 
-def test_a_hopeless_run_ends_and_says_why(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_hopeless_run_ends_with_the_reason(caplog: pytest.LogCaptureFixture) -> None:
     clients = [(torch.full((8, 4), math.nan), torch.ones(8, dtype=torch.long))] * 4
     own = fedfa.Task(model=lambda: torch.nn.Linear(4, 10), clients=clients, test=clients[0])
     run = quick(fedfa.FedAsync(concurrency=2), own)
@@ -201,7 +199,7 @@ def test_a_hopeless_run_ends_and_says_why(caplog: pytest.LogCaptureFixture) -> N
         (Stop(wall_seconds=0.05), "wall time"),
     ],
 )
-def test_stops(stop: Stop, ended: str, task: fedfa.Task) -> None:
+def test_each_stop_ends_the_run(stop: Stop, ended: str, task: fedfa.Task) -> None:
     run = quick("fedfa-param", task, stop=stop)
     assert run.manifest["ended"] == ended
     assert run.evaluations["updates"][-1] == len(run.accepted)

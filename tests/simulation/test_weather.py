@@ -1,4 +1,4 @@
-"""Distributions against their definitions; draws that depend on nothing but their keys."""
+"""The weather: delays, losses, availability, and records of earlier runs as weather."""
 
 from pathlib import Path
 from statistics import mean
@@ -81,8 +81,8 @@ def record(tmp_path: Path, weather: Weather, updates: int = 200, **settings: Any
     )
 
 
-def test_a_record_as_weather_brings_the_same_arrivals(tmp_path: Path) -> None:
-    """For as long as every dispatch is one that the record knows: until the first that nobody had answered."""
+def test_a_record_as_weather_gives_the_same_arrivals(tmp_path: Path) -> None:
+    """The same for as long as the record knows every dispatch: until the first without an answer."""
     first = record(tmp_path, Weather(jitter=0.5, dropout=0.1, timeout_seconds=9.0)).updates
     again = fedfa.simulate(
         "fedfa-param",
@@ -112,20 +112,20 @@ def test_a_record_of_steady_clients_repeats_the_whole_run(tmp_path: Path) -> Non
     buffered = fedfa.simulate(
         "fedbuff", weather=table, stop=fedfa.Stop(updates=100), seed=3, engine={"executor": "inline"}
     )
-    pace = {row["client"]: row["seconds"] - row["dispatched_seconds"] for row in run.updates.to_dicts()}
+    seconds_of = {row["client"]: row["seconds"] - row["dispatched_seconds"] for row in run.updates.to_dicts()}
     for row in buffered.updates.to_dicts():
-        assert row["seconds"] - row["dispatched_seconds"] == pytest.approx(pace[row["client"]], abs=1e-9)
+        assert row["seconds"] - row["dispatched_seconds"] == pytest.approx(seconds_of[row["client"]], abs=1e-9)
 
 
-def test_what_was_lost_or_failed_in_the_record_is_lost(tmp_path: Path) -> None:
-    """What the server refused came back all the same."""
+def test_what_was_lost_or_failed_in_the_record_is_lost_again(tmp_path: Path) -> None:
+    """Refused answers did arrive, so they are not lost."""
     run = record(tmp_path, Weather(), updates=40)
     outcomes = ["lost: no answer in time", "failed: KeyError: 'x'", "refused: lost its way", "accepted"]
-    told = pl.Series("outcome", [outcomes[number % 4] for number in range(len(run.updates))])
-    run.updates.with_columns(told).write_parquet(tmp_path / "record" / "updates.parquet")
+    changed = pl.Series("outcome", [outcomes[number % 4] for number in range(len(run.updates))])
+    run.updates.with_columns(changed).write_parquet(tmp_path / "record" / "updates.parquet")
     measured = Record(str(tmp_path / "record")).measured()
     flags = {client: iter(lost) for client, lost in measured.lost.items()}
-    expected = zip(run.updates["dispatch"], run.updates["client"], told, strict=True)
+    expected = zip(run.updates["dispatch"], run.updates["client"], changed, strict=True)
     for _, client, outcome in sorted(expected):
         assert next(flags[client]) == outcome.startswith(("lost:", "failed:"))
 

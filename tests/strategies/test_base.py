@@ -1,12 +1,15 @@
 """What every strategy promises the engines: bad updates, state, slots, and numpy or torch alike."""
 
 import copy
+import subprocess
+import sys
 from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 import fedfa
 from fedfa import Arrival, replay
@@ -107,7 +110,7 @@ def test_state_survives_a_round_trip(make: Callable[[], Strategy]) -> None:
 
 
 @pytest.mark.parametrize("cls", STRATEGIES.values(), ids=lambda cls: cls.name)
-def test_orders_keep_the_number_in_flight(cls: type[Strategy]) -> None:
+def test_every_slot_is_handed_out_again(cls: type[Strategy]) -> None:
     """Whatever arrives, is refused or is lost: in the long run every slot is handed out again."""
     strategy = small(cls)
     base = np.zeros(2, np.float32)
@@ -125,17 +128,12 @@ def test_orders_keep_the_number_in_flight(cls: type[Strategy]) -> None:
 
 
 def test_strategies_do_not_import_torch_or_flower() -> None:
-    import subprocess
-    import sys
-
     code = "import fedfa.strategies, sys; print([m for m in ('torch', 'flwr') if m in sys.modules])"
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert out.stdout.strip() == "[]"
 
 
 def test_the_same_rules_run_on_torch_tensors() -> None:
-    import torch
-
     for cls in STRATEGIES.values():
         on_numpy, on_torch = small(cls), small(cls)
         start = np.array([1.0, 2.0], np.float32)

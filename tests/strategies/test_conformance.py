@@ -11,7 +11,7 @@ from tests.helpers.reference import reference_replay
 
 
 @pytest.mark.parametrize("case", cases(), ids=lambda case: case.name)
-def test_conformance_vectors_hold_for_us_and_for_the_naive_rules(case: Any) -> None:
+def test_conformance_vectors_hold_for_the_package_and_for_the_naive_rules(case: Any) -> None:
     ours = replay_case(case)
     np.testing.assert_allclose(np.array(ours), np.array(case.models), atol=2e-6)
     assert ours.versions == case.versions

@@ -31,7 +31,7 @@ def test_fedfa_agree_may_take_a_given_step_from_the_mean_of_the_bases() -> None:
     ],
 )
 def test_fedfa_agree_steps_as_far_as_clients_agree(differences: Any, step: float) -> None:
-    """Not from a single window, from which nothing can be told."""
+    """The first window publishes with step 1: a single window shows nothing about agreement."""
     start = np.array([5.0, 6.0, 7.0, 8.0], np.float32)
     stream = [arrival(client, 0, *(start + row)) for client, row in enumerate(differences)]
     models = replay(fedfa.FedFaAgree(window=4, concurrency=3), start, [*stream, *stream])
@@ -55,7 +55,7 @@ def test_where_clients_do_not_agree_fedfa_agree_is_fedfa_param_bit_for_bit() -> 
     assert len(versions) == 59
 
 
-def test_one_difference_alone_agrees_with_nobody() -> None:
+def test_with_a_window_of_one_fedfa_agree_is_fedfa_param() -> None:
     stream = random_stream(20, 1)
     rules = fedfa.FedFaAgree(window=1), fedfa.FedFaParam(window=1)
     assert np.array_equal(*(np.array(replay(rule, START, stream)) for rule in rules))
@@ -72,7 +72,7 @@ def steps_along(rule: fedfa.FedFaAgree, models: Any) -> list[float]:
 
 
 def test_the_agreement_outlives_single_windows() -> None:
-    """Eight arrivals that agree, then many that do not: the step comes down over M_c arrivals and more, not at once."""
+    """Eight arrivals that agree, then many that do not: the step comes down slowly, over more than M_c arrivals."""
     stream = [np.ones(64) if i < 8 else 8 * np.eye(64)[i % 64] for i in range(120)]
     steps = steps_along(fedfa.FedFaAgree(window=4, concurrency=8), stream)
     assert steps[:9] == [1.0] * 4 + [2.0] * 5
@@ -81,8 +81,8 @@ def test_the_agreement_outlives_single_windows() -> None:
 
 
 @pytest.mark.parametrize("window", [2, 5])
-def test_what_clients_agree_on_by_chance_does_not_count(window: int) -> None:
-    """Opposed clients at random, as with two labels: windows agree again and again, and the step stays with 1."""
+def test_agreement_by_chance_does_not_lengthen_the_step(window: int) -> None:
+    """Opposed clients in random order, as with two labels: some windows agree by chance, and the step stays near 1."""
     rng = np.random.default_rng(0)
     opposed = rng.choice([-1.0, 1.0], size=(400, 1)) * np.ones(64) + 0.3 * rng.normal(size=(400, 64))
     by_chance, in_common = (

@@ -31,7 +31,9 @@ from tests.helpers.arrivals import START, random_stream
     ],
     ids=lambda value: value.name if isinstance(value, Strategy) else "",
 )
-def test_identities(one: Strategy, other: Strategy, stream: list[Arrival]) -> None:
+def test_two_strategies_are_the_same_under_these_settings(
+    one: Strategy, other: Strategy, stream: list[Arrival]
+) -> None:
     a, b = replay(one, START, stream), replay(other, START, stream)
     assert a.versions == b.versions
     assert a.versions[-1] > 0
@@ -39,7 +41,7 @@ def test_identities(one: Strategy, other: Strategy, stream: list[Arrival]) -> No
 
 
 def test_the_window_leaks_single_updates() -> None:
-    """K (w_t+1 - w_t) = w_new - w_old: what anyone who reads all versions learns, and docs must not deny."""
+    """K (w_t+1 - w_t) = w_new - w_old: whoever reads all versions learns single updates, and the docs say so."""
     stream = random_stream(12, 100, seed=3)
     models = replay(fedfa.FedFaParam(window=4), START, stream)
     for t in range(5, 12):

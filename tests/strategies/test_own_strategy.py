@@ -1,4 +1,4 @@
-"""A strategy of one's own: what it gets, and which mistakes in it are named."""
+"""Custom strategies: how they run, and which mistakes in them are named."""
 
 from collections import deque
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ from fedfa.strategies.base import Flight, Strategy, Update
 from tests.helpers.simulations import Mine, StopAfter, quick
 
 
-def test_a_strategy_of_ones_own_gets_everything(task: fedfa.Task, tmp_path: Path) -> None:
+def test_a_custom_strategy_runs_and_is_recorded(task: fedfa.Task, tmp_path: Path) -> None:
     run = quick(Mine(concurrency=4), task, out=tmp_path / "mine", stop=Stop(updates=120))
     assert run.best_accuracy > 0.4
     assert read_run(tmp_path / "mine").manifest["strategy"] == {
@@ -39,7 +39,7 @@ def in_place(strategy: Strategy, update: Update) -> Any:
     return strategy.model
 
 
-def test_a_strategy_that_returns_nonsense_is_named(task: fedfa.Task) -> None:
+def test_a_strategy_that_returns_a_wrong_model_is_named(task: fedfa.Task) -> None:
     for change in (lambda s, u: s.model[:-1], in_place, lambda s, u: s.model.tolist()):
         with pytest.raises(fedfa.EngineError, match=r"Own\.aggregate must return a new model of shape"):
             quick(returning(change), task)

@@ -53,7 +53,7 @@ def stream_for(
 @pytest.mark.parametrize("cls", STRATEGIES.values(), ids=lambda cls: cls.name)
 @settings(max_examples=15, deadline=None)
 @given(raw=streams())
-def test_any_stream_gives_what_the_naive_rule_gives(cls: type[Strategy], raw: Any) -> None:
+def test_any_stream_gives_the_models_of_the_naive_rule(cls: type[Strategy], raw: Any) -> None:
     strategy = small(cls)
     start = np.array([0.5, -1.0, 2.0], np.float32)
     stream = stream_for(strategy, raw, start)

@@ -40,7 +40,7 @@ def test_replay_takes_lists_and_other_precisions_and_refuses_other_types() -> No
     ],
     ids=str,
 )
-def test_absurd_arrivals_are_refused(settings: dict[str, Any], reason: str) -> None:
+def test_arrivals_with_impossible_numbers_are_refused(settings: dict[str, Any], reason: str) -> None:
     for cls in (fedfa.FedAvg, fedfa.FedNova, fedfa.FedFaNova):
         good: dict[str, Any] = {"client": 0, "base_version": 0, "params": [1.0, 2.0]}
         models = replay(small(cls), [0.0, 0.0], [Arrival(**(good | settings))])
@@ -48,7 +48,7 @@ def test_absurd_arrivals_are_refused(settings: dict[str, Any], reason: str) -> N
         assert models[0].tolist() == [0.0, 0.0]
 
 
-def test_replay_wants_one_flat_vector() -> None:
+def test_replay_requires_one_flat_vector() -> None:
     with pytest.raises(fedfa.ConfigError, match="must be one flat vector"):
         replay(fedfa.FedAvg(), np.zeros((2, 2)), [])
     with pytest.raises(fedfa.ConfigError, match="num_trainable = 5: must be between 0 and the model's 2 entries"):

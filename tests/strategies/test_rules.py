@@ -133,7 +133,7 @@ def test_fedfa_nova_rescales_by_the_mean_steps_of_the_window() -> None:
     close(models, [[0], [2.5 * (4 / 2 + 9 / 3) / 2]])
 
 
-def test_prox_strategies_tell_clients_how_hard_to_pull() -> None:
+def test_prox_strategies_send_clients_their_mu() -> None:
     assert fedfa.FedProx(prox_mu=0.3).local.prox_mu == 0.3
     assert fedfa.FedFaProx(prox_mu=0.2).local.prox_mu == 0.2
     assert fedfa.FedFaAgree(prox_mu=0.2).local.prox_mu == 0.2

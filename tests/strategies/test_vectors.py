@@ -26,7 +26,7 @@ def test_window_mean_does_not_drift_over_1e5_arrivals(window: int, weighting: st
             np.testing.assert_allclose(total.mean(), naive, atol=1e-6 * scale, rtol=1e-6)
 
 
-def test_a_huge_value_that_has_left_the_window_leaves_no_trace() -> None:
+def test_a_huge_value_has_no_effect_after_it_left_the_window() -> None:
     total = Window(np.zeros(3, np.float32), 3, 4)
     for value in [1.0, 2.0, 1e30, 3.0] + [1.0] * 40:
         total.add(Summand(np.full(3, value, np.float32)))
@@ -48,17 +48,17 @@ def test_long_vectors_take_the_blocked_and_threaded_path_to_the_same_result() ->
 def test_memory_of_a_long_vector_is_used_again_only_when_nobody_holds_it() -> None:
     model = np.zeros(1 << 23, np.float32)
     one = blend(model, model, 0.5)
-    place, part, tensor = one.ctypes.data, one[5:10], torch.from_numpy(one)
+    address, part, tensor = one.ctypes.data, one[5:10], torch.from_numpy(one)
     del one
     tensor.fill_(7.0)
     other = blend(model, model, 0.5)
-    assert other.ctypes.data != place
+    assert other.ctypes.data != address
     assert part.tolist() == [7.0] * 5
     del part
     again = blend(model, model, 0.5)
-    assert again.ctypes.data != place
+    assert again.ctypes.data != address
     del tensor
-    assert blend(model, model, 0.5).ctypes.data == place
+    assert blend(model, model, 0.5).ctypes.data == address
     assert not blend(model, model, 0.5).any()
 
 

@@ -12,42 +12,9 @@ import polars as pl
 import pytest
 
 from fedfa.runs.store import read_run
+from tests.helpers.browser import Browser
 from tests.helpers.commands import FEDFA, QUICK
 from tests.helpers.watched import serving, simulate
-
-
-class Browser:
-    """The page of ``fedfa watch`` in a real browser, and what it asked for and complained about."""
-
-    def __init__(self, page: Any, address: str) -> None:
-        self.page = page
-        self.complaints: list[str] = []
-        self.requests: list[str] = []
-        page.set_default_timeout(120_000)
-        page.on("console", lambda message: self.complaints.append(f"{message.type}: {message.text}"))
-        page.on("pageerror", lambda error: self.complaints.append(str(error)))
-        page.on("request", lambda made: self.requests.append(made.url))
-        page.goto(address)
-
-    def wait_for(self, state: str) -> None:
-        self.page.locator(f"#state.{state}").wait_for()
-
-    def tile(self, name: str) -> str:
-        return self.page.locator(f".tile:has(span:text-is('{name}')) b").inner_text()
-
-    def until(self, condition: Callable[[], bool]) -> None:
-        for _ in range(600):
-            if condition():
-                return
-            self.page.wait_for_timeout(200)
-        pytest.fail(f"never came true; the page says {self.page.locator('#state').inner_text()}")
-
-    def traces(self) -> dict[str, int]:
-        """How much each figure shows."""
-        return self.page.evaluate(
-            "Object.fromEntries([...document.querySelectorAll('.plot')].map(d => "
-            "[d.id, d.querySelectorAll('.main-svg .scatterlayer .trace, .main-svg .barlayer .trace').length]))"
-        )
 
 
 @pytest.fixture
@@ -75,7 +42,7 @@ def start(tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
 def test_page_in_a_browser_while_a_run_goes(
     tmp_path: Path, chromium: Any, start: Callable[..., subprocess.Popen[str]]
 ) -> None:
-    """Waiting, running, interrupted, finished, server gone: the page follows by itself, without a complaint."""
+    """Waiting, running, interrupted, finished, server gone: the page follows by itself, without an error."""
     server = start("watch", "r", "--no-browser")
     assert server.stdout is not None
     address = server.stdout.readline().split()[2]
@@ -101,14 +68,14 @@ def test_page_in_a_browser_while_a_run_goes(
     assert again.wait(120) == 0
     shown.until(lambda: shown.tile("updates") == f"{len(read_run(tmp_path / 'r').accepted):,}")
     assert not (tmp_path / "r" / "live.json").exists()
-    assert shown.complaints == []
+    assert shown.errors == []
     assert all(url.startswith((address, "data:", "blob:")) for url in shown.requests), shown.requests
     server.send_signal(signal.SIGINT)
     assert server.wait(20) == 0
     shown.wait_for("gone")
 
 
-def test_the_page_says_where_an_error_is_told(tmp_path: Path, chromium: Any) -> None:
+def test_the_page_says_where_an_error_is_logged(tmp_path: Path, chromium: Any) -> None:
     simulate(tmp_path)
     pl.read_parquet(tmp_path / "updates.parquet").drop("outcome").write_parquet(tmp_path / "updates.parquet")
     with serving(tmp_path) as watch:

@@ -13,7 +13,9 @@ from fedfa.watch.view import view
 from tests.helpers.watched import TOKEN, ask, simulate
 
 
-def test_runs_that_are_not_listed_are_told(watch: Watch, watched_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_page_counts_the_runs_that_are_not_listed(
+    watch: Watch, watched_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def shown() -> dict[str, Any]:
         return json.loads(ask(watch, f"/{TOKEN}/data.json?run=")[2])
 
@@ -23,7 +25,7 @@ def test_runs_that_are_not_listed_are_told(watch: Watch, watched_folder: Path, m
     assert shown()["left_out"] == "and 1 more; watch a folder further down to see them"
 
 
-def test_a_folder_that_is_not_there_yet(tmp_path: Path) -> None:
+def test_a_folder_that_does_not_exist_yet(tmp_path: Path) -> None:
     runs = Runs(tmp_path / "later")
     assert runs.look() == {}
     assert view("", {}, "later")["standing"] == "waiting: there is no run in later yet"

@@ -17,7 +17,7 @@ from fedfa.watch import Watch
 from tests.helpers.watched import TOKEN, ask, serving, simulate
 
 
-def test_only_who_has_the_token_may_look(watch: Watch, watched_folder: Path) -> None:
+def test_only_requests_with_the_token_are_answered(watch: Watch, watched_folder: Path) -> None:
     assert watch.address == f"http://127.0.0.1:{watch.server.server_address[1]}/{TOKEN}/"
     for path in ("/", "/data.json", "/metrics", "/x/metrics", f"/{TOKEN[:-1]}/metrics", f"/{TOKEN}x/", f"/é{TOKEN}/",
                  f"/?token={TOKEN}", f"/%30{TOKEN[1:]}/"):  # fmt: skip
@@ -30,20 +30,20 @@ def test_only_who_has_the_token_may_look(watch: Watch, watched_folder: Path) -> 
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "HEAD", "OPTIONS", "PATCH", "BREW"])
-def test_nothing_but_reading(watch: Watch, method: str) -> None:
+def test_only_get_is_allowed(watch: Watch, method: str) -> None:
     status, headers, _ = ask(watch, f"/{TOKEN}/", method)
     assert status == 405
     assert headers["Allow"] == "GET"
 
 
-def test_names_that_are_not_this_machines_are_refused(watch: Watch) -> None:
+def test_host_names_of_other_machines_are_refused(watch: Watch) -> None:
     for host in ("evil.example", "evil.example:80", "127.0.0.1.evil.example", "10.0.0.1", "localhost.evil", "[::", ""):
         assert ask(watch, f"/{TOKEN}/data.json", Host=host)[0] == 403, host
     for host in ("localhost", "localhost:9999", "127.0.0.1:80", "[::1]:80"):
         assert ask(watch, f"/{TOKEN}/data.json", Host=host)[0] == 200, host
 
 
-def test_headers_keep_the_page_to_itself(watch: Watch) -> None:
+def test_headers_isolate_the_page(watch: Watch) -> None:
     for path in ("", "data.json", "metrics"):
         _, headers, _ = ask(watch, f"/{TOKEN}/{path}")
         assert headers["Content-Security-Policy"].startswith("default-src 'none'; script-src 'self';")
@@ -70,10 +70,8 @@ def test_several_runs(watch: Watch, watched_folder: Path) -> None:
     assert set(finished["figures"]) == {"accuracy", "loss", "arrivals", "staleness", "timeline"}
 
 
-def test_what_goes_wrong_is_told_to_the_browser_and_logged_once(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    """A record without one of its columns is more than the page can stand."""
+def test_an_error_is_reported_to_the_browser_and_logged_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A record that lacks one of its columns raises in the page."""
     simulate(tmp_path)
     file = tmp_path / "updates.parquet"
     rows = pl.read_parquet(file)
@@ -84,9 +82,9 @@ def test_what_goes_wrong_is_told_to_the_browser_and_logged_once(
             assert (status, text) == (500, "an error; the terminal of 'fedfa watch' says which\n")
             assert headers["Cache-Control"] == "no-store"
         assert ask(watch, f"/{TOKEN}/")[0] == 200
-        said = [record.getMessage() for record in caplog.records if record.name == "fedfa"]
-        assert [line.split(" cannot")[0] for line in said] == ["fedfa watch: data.json", "fedfa watch: metrics"]
-        assert all("outcome" in line for line in said)
+        logged = [record.getMessage() for record in caplog.records if record.name == "fedfa"]
+        assert [line.split(" cannot")[0] for line in logged] == ["fedfa watch: data.json", "fedfa watch: metrics"]
+        assert all("outcome" in line for line in logged)
         assert TOKEN not in caplog.text
         assert "Traceback" in caplog.text
         rows.write_parquet(file)

@@ -32,7 +32,7 @@ def test_no_two_federations_are_given_the_same_port(tmp_path: Path, monkeypatch:
         each.close()
 
 
-def test_a_daemon_that_ends_by_itself_is_told(
+def test_a_daemon_that_ends_by_itself_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     federation = Federation(folder=tmp_path)
@@ -46,7 +46,7 @@ def test_a_daemon_that_ends_by_itself_is_told(
 
 
 def make_certificates(folder: Path) -> None:
-    """An authority of our own and a certificate for this machine."""
+    """A certificate authority and a certificate for this machine."""
     for command in (
         "req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=fedfa-test -keyout ca.key -out ca.crt"
         " -addext keyUsage=critical,keyCertSign",
@@ -59,7 +59,7 @@ def make_certificates(folder: Path) -> None:
 
 @slow
 def test_tls_and_node_authentication(tmp_path: Path) -> None:
-    """Over TLS, a registered node trains; one with a key that nobody registered gets nothing."""
+    """Over TLS, a registered node trains; one with an unregistered key gets nothing."""
     make_certificates(tmp_path)
     authority = str(tmp_path / "ca.crt")
     for name in ("known", "unknown"):
@@ -117,9 +117,9 @@ def test_ctrl_c_stops_everything_it_started(tmp_path: Path) -> None:
         time.sleep(0.2)
     assert len(processes_below(tmp_path)) >= 5
     started.send_signal(signal.SIGINT)
-    _, said = started.communicate(timeout=30)
+    _, printed = started.communicate(timeout=30)
     assert started.returncode == 130
-    assert "Continue with: fedfa deploy try" in said
+    assert "Continue with: fedfa deploy try" in printed
     assert processes_below(tmp_path) == []
     assert list(tmp_path.glob("fedfa-federation-*")) == []
 

@@ -120,8 +120,8 @@ def test_a_killed_superlink_and_the_run_resumed_on_its_database(tmp_path: Path, 
 
 @slow
 @pytest.mark.parametrize("federation", [1], indirect=True)
-def test_a_client_that_trains_longer_than_its_message_lives(tmp_path: Path, federation: Federation) -> None:
-    """Node 1 is late once: its answer counts for nothing, and it is taken back when it has caught up."""
+def test_a_client_that_trains_longer_than_the_time_to_live(tmp_path: Path, federation: Federation) -> None:
+    """Node 1 is late once: its answer is not used, and it gets work again when it has caught up."""
     out = tmp_path / "run"
     federation.start_node(1, config=f'fault="late,none" late-seconds=30 trace="{tmp_path / "late"}"')
     strategy = {"strategy": "fedfa-param:concurrency=2:window=2", "ttl-seconds": 20.0}
@@ -134,7 +134,7 @@ def test_a_client_that_trains_longer_than_its_message_lives(tmp_path: Path, fede
     print(f"\nnoticed after {noticed:.1f} s")
     assert 20 <= noticed < 25
     done = [int(line.split()[0]) for line in (tmp_path / "late").read_text().splitlines()]
-    assert done[0] == late["dispatch"], "it did train to the end, in vain"
+    assert done[0] == late["dispatch"], "it trained to the end, and its answer was not used"
     again = [row for row in rows.values() if row["client"] == late["client"] and row["dispatch"] > late["dispatch"]]
     assert again[0]["dispatched_seconds"] - late["seconds"] >= 1, "benched"
     assert any(row["outcome"] == "accepted" for row in again)
@@ -145,7 +145,7 @@ def test_a_client_that_trains_longer_than_its_message_lives(tmp_path: Path, fede
 
 @slow
 def test_a_server_that_outlives_its_superlink(tmp_path: Path) -> None:
-    """Away for seconds, nothing happens; away for longer than Flower waits, the run ends and can be continued."""
+    """After an absence of seconds the run goes on; after one longer than Flower waits it ends and can be resumed."""
     (tmp_path / "federation").mkdir()
     out = tmp_path / "run"
     config = {"out": str(out), "stop-updates": 12}

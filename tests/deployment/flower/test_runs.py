@@ -17,7 +17,7 @@ from tests.helpers.federations import APPS, EXAMPLE, connected, count, entries, 
 
 @pytest.mark.parametrize("federation", [0], indirect=True)
 def test_misbehaving_clients_a_killed_server_and_a_stock_client(tmp_path: Path, federation: Federation) -> None:
-    """Node 0 is good, 1 sends nonsense, 2 joins while the run goes and raises; the server is killed and resumed."""
+    """Node 0 is good, 1 sends wrong answers, 2 joins late and raises; the server is killed and resumed."""
     out = tmp_path / "run"
     config = {"out": str(out), "stop-updates": 6}
     federation.start_node(0)
@@ -39,14 +39,14 @@ def test_misbehaving_clients_a_killed_server_and_a_stock_client(tmp_path: Path, 
     assert len(run.accepted) == 6
     outcomes = dict(zip(run.updates["dispatch"], run.updates["outcome"], strict=True))
     assert {outcomes[entry["dispatch"]] for entry in after} == {"accepted", "refused: not finite (NaN or Inf)"}
-    said = set(outcomes.values())
-    assert "lost: the server was started again" in said
+    reasons = set(outcomes.values())
+    assert "lost: the server was started again" in reasons
     for start in (
         "refused: wrong shape: 'flat' is",
         "refused: repeat: answers dispatch",
         "failed: the client app raised",
     ):
-        assert any(text.startswith(start) for text in said), start
+        assert any(text.startswith(start) for text in reasons), start
     failed = run.updates.filter(run.updates["outcome"].str.starts_with("failed")).to_dicts()
     pauses = [later["dispatched_seconds"] - one["seconds"] for one, later in pairwise(failed)]
     assert all(pause >= 2**nth for nth, pause in enumerate(pauses)), "bench-seconds is 1, and doubles"

@@ -1,4 +1,4 @@
-"""The server's side."""
+"""The server app and signals."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""Flower's Grid as the engine sees it, with a Grid that fails on command instead of daemons."""
+"""The Flower transport, with a Grid that fails on command instead of daemons."""
 
 import time
 from collections.abc import Callable
@@ -21,7 +21,7 @@ TRAINED = Trained(np.ones(2, np.float32), 3, 4.0, 0.5)
 
 
 class Wire:
-    """Content is what it is."""
+    """Passes content on as it is."""
 
     def order(self, order: TrainRequest) -> Any:
         return order
@@ -46,14 +46,14 @@ class FakeGrid:
     def push_messages(self, messages: list[Any]) -> list[str]:
         self.pushed += messages
         if len(self.pushed) <= self.unsent:
-            raise ConnectionError("as it was told")
+            raise ConnectionError("on purpose")
         return [self.ticket]
 
     def pull_messages(self, tickets: list[str]) -> list[Any]:
         assert tickets == ["ticket"]
         self.unfetched -= 1
         if self.unfetched >= 0:
-            raise ConnectionError("as it was told")
+            raise ConnectionError("on purpose")
         return [] if self.reply is None else [self.reply]
 
 
@@ -76,7 +76,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 def event(
     grid: FakeGrid, ttl: float = 100.0, after: Callable[[transport.FlowerTransport], object] = lambda _: None
 ) -> Event:
-    """What comes of an order to node 5."""
+    """The event that an order to node 5 leads to."""
     made = transport.FlowerTransport(grid, Wire(), ttl)  # pyright: ignore[reportArgumentType]
     try:
         assert made.events.get(timeout=5) == Nodes(frozenset({5}))
@@ -87,7 +87,7 @@ def event(
         made.close()
 
 
-def test_an_answer_arrives_though_the_superlink_fails_now_and_then() -> None:
+def test_an_answer_arrives_although_the_superlink_fails_sometimes() -> None:
     grid = FakeGrid(content(TRAINED), unsent=2, unfetched=3)
     assert event(grid) == Answer(7, TRAINED)
     assert len({id(message) for message in grid.pushed}) == 1, "the very same message, or clients would train twice"
@@ -96,7 +96,7 @@ def test_an_answer_arrives_though_the_superlink_fails_now_and_then() -> None:
 def test_an_order_that_cannot_be_sent_is_not_the_nodes_fault() -> None:
     lost = event(FakeGrid(content(TRAINED), unsent=3))
     assert lost == Failure(
-        7, Outcome("lost", "the order could not be sent (ConnectionError: as it was told)"), blameless=True
+        7, Outcome("lost", "the order could not be sent (ConnectionError: on purpose)"), blameless=True
     )
 
 
@@ -115,7 +115,7 @@ def test_an_order_that_cannot_be_sent_is_not_the_nodes_fault() -> None:
         (FakeGrid(content(KeyError("x"))), 9.0, "lost: KeyError: 'x'"),
     ],
 )
-def test_what_goes_wrong_has_one_outcome_each(grid: FakeGrid, ttl: float, outcome: str) -> None:
+def test_each_failure_has_its_outcome(grid: FakeGrid, ttl: float, outcome: str) -> None:
     assert event(grid, ttl) == Failure(7, Outcome.parse(outcome))
 
 
@@ -158,8 +158,8 @@ class SilentGrid:
         return []
 
 
-def wait_in_vain(grid: Any, monkeypatch: pytest.MonkeyPatch, messages: int = 1) -> None:
-    """Send orders that live for a second."""
+def wait_without_an_answer(grid: Any, monkeypatch: pytest.MonkeyPatch, messages: int = 1) -> None:
+    """Send orders that expire after 0.8 s without an answer."""
     monkeypatch.setattr(transport, "POLL_SECONDS", 0.001)
     monkeypatch.setattr(transport, "MOST_POLLS_PER_SECOND", 10_000)
     monkeypatch.setattr(transport, "LONGEST_PAUSE", 10.0)
@@ -173,16 +173,16 @@ def wait_in_vain(grid: Any, monkeypatch: pytest.MonkeyPatch, messages: int = 1) 
     here.close()
 
 
-def test_the_longer_an_answer_takes_the_fewer_the_polls(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_polls_become_rarer_while_an_answer_takes_long(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transport, "SHARE_OF_THE_WAIT", 0.5)
     grid = SilentGrid()
-    wait_in_vain(grid, monkeypatch)
-    assert 5 < grid.polls < 40  # at an even pace it would be hundreds
+    wait_without_an_answer(grid, monkeypatch)
+    assert 5 < grid.polls < 40  # with equal pauses it would be hundreds
 
 
-def test_pushes_do_not_share_the_way_and_polls_leave_time_for_an_upload(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pushes_follow_each_other_and_polls_leave_time_for_an_upload(monkeypatch: pytest.MonkeyPatch) -> None:
     grid = SilentGrid(push_seconds=0.1)
-    wait_in_vain(grid, monkeypatch, messages=3)
+    wait_without_an_answer(grid, monkeypatch, messages=3)
     assert grid.most_pushing == 1
     assert 3 <= grid.polls <= 15  # one each 0.2 s
 
@@ -200,7 +200,7 @@ class SlowGrid(SilentGrid):
         return [SimpleNamespace(has_error=lambda: False, content=TRAINED)] if done else []
 
 
-def test_nobody_asks_long_before_the_quickest_answer_came() -> None:
+def test_the_first_poll_waits_for_the_time_of_the_quickest_answer() -> None:
     wire: Any = Wire()
     grid: Any = SlowGrid()
     here = transport.FlowerTransport(grid, wire, ttl_seconds=60.0)

@@ -42,13 +42,13 @@ def order(task: Task) -> TrainRequest:
     return TrainRequest(7, 3, task.initial(0).vector, 3, 0.5, 11)
 
 
-def test_an_order_survives_the_journey(task: Task, order: TrainRequest) -> None:
+def test_an_order_arrives_as_it_was_sent(task: Task, order: TrainRequest) -> None:
     seen = wire.read_order(wire.Server(task, 0).order(order), task.layout(task.build(0)))
     assert seen._replace(base=None) == order._replace(base=None)
     assert seen.base.tobytes() == order.base.tobytes()
 
 
-def test_an_answer_survives_the_journey(task: Task, order: TrainRequest) -> None:
+def test_an_answer_arrives_as_it_was_sent(task: Task, order: TrainRequest) -> None:
     trained = Trained(order.base + np.float32(1), 20, 9.5, 0.25)
     seen = wire.Server(task, 0).answer(wire.write_answer(order, trained, task.layout(task.build(0))), order)
     assert (seen.num_examples, seen.num_steps, seen.loss) == (20, 9.5, 0.25)
@@ -63,7 +63,7 @@ def test_arrays_are_byte_for_byte_those_of_flower(length: int) -> None:
 
 
 def test_named_tensors_mean_the_same_as_the_flat_vector(task: Task, order: TrainRequest) -> None:
-    """Also for convolutions, which lie channels last in the flat vector, and buffers; steps are worked out."""
+    """Also for buffers, and for convolutions, which lie channels last in the flat vector. Steps are computed."""
     server = wire.Server(task, 0, "named")
     module = model()
     module.load_state_dict(server.order(order)["arrays"].to_torch_state_dict())
@@ -91,7 +91,7 @@ def own_cnn(channels_last: bool) -> Task:
 
 @pytest.mark.parametrize("server", [True, False], ids=["server channels last", "server plain"])
 @pytest.mark.parametrize("client", [True, False], ids=["client channels last", "client plain"])
-def test_both_sides_may_compute_in_layouts_of_their_own(server: bool, client: bool) -> None:
+def test_server_and_client_may_compute_in_different_layouts(server: bool, client: bool) -> None:
     ours, theirs = own_cnn(server), own_cnn(client)
     sent = TrainRequest(0, 0, ours.initial(0).vector, 2, 0.0, 0)
     layout = theirs.layout(theirs.build(0))
@@ -109,7 +109,7 @@ def test_both_sides_may_compute_in_layouts_of_their_own(server: bool, client: bo
 
 @pytest.mark.parametrize("channels_last", [True, False])
 def test_a_node_tries_its_layout_once_per_run(channels_last: bool) -> None:
-    """And answers what a simulation computes, also in a process that knows nothing of the messages before."""
+    """A new process, which knows no earlier message, takes the stored layout and trains as a simulation does."""
     ours, state = own_cnn(True), RecordDict()
     server = wire.Server(ours, 0)
     for dispatch in range(2):
@@ -127,7 +127,7 @@ def test_a_node_tries_its_layout_once_per_run(channels_last: bool) -> None:
     assert theirs.channels_last is False
 
 
-def test_the_flat_array_is_in_pytorchs_own_order() -> None:
+def test_the_flat_array_is_in_the_order_of_pytorch() -> None:
     task = own_cnn(True)
     module, order = task.build(0), TrainRequest(0, 0, task.initial(0).vector, 2, 0.0, 0)
     content: Any = wire.Server(task, 0).order(order)
@@ -138,7 +138,7 @@ def test_the_flat_array_is_in_pytorchs_own_order() -> None:
 
 
 def with_header(length: int, old: bytes, new: bytes) -> Array:
-    """Says on the outside what the server wants, and something else inside."""
+    """The metadata are right, and the header inside the bytes is not."""
     data = Array(np.zeros(length, np.float32)).data
     assert old in data
     assert len(old) == len(new)
@@ -156,7 +156,7 @@ def bad_answers(length: int) -> dict[str, tuple[RecordDict, str]]:
         "short": (answer(Array(vector[1:])), "wrong shape"),
         "long": (answer(Array(np.zeros(2 * length, np.float32))), "wrong shape"),
         "doubles": (answer(Array(vector.astype(np.float64))), "wrong shape"),
-        "halves as many doubles": (answer(Array(np.zeros(length // 2, np.float64))), "wrong shape"),
+        "half as many doubles": (answer(Array(np.zeros(length // 2, np.float64))), "wrong shape"),
         "two dimensions": (answer(Array(vector.reshape(1, -1))), "wrong shape"),
         "pickled": (answer(Array("float32", (length,), "pickle", vector.tobytes() + b"....")), "wrong shape"),
         "no header": (
@@ -179,7 +179,7 @@ def bad_answers(length: int) -> dict[str, tuple[RecordDict, str]]:
 
 
 @pytest.mark.parametrize("kind", bad_answers(8))
-def test_whatever_is_wrong_with_an_answer_is_told_and_not_used(task: Task, order: TrainRequest, kind: str) -> None:
+def test_a_wrong_answer_is_refused_with_the_reason(task: Task, order: TrainRequest, kind: str) -> None:
     content, message = bad_answers(len(order.base))[kind]
     with pytest.raises(wire.WireError, match=message):
         wire.Server(task, 0).answer(content, order)

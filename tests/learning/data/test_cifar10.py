@@ -25,7 +25,7 @@ def generator() -> np.random.Generator:
 
 @pytest.fixture
 def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
-    """CIFAR-10 files of nine records, whose hashes nobody knows."""
+    """CIFAR-10 files of nine records, whose hashes are not checked."""
     monkeypatch.setattr(cifar10, "RECORDS", 9)
     monkeypatch.setattr(cifar10, "MD5", {})
 
@@ -104,7 +104,7 @@ def test_damaged_cifar10_is_named_with_the_remedy(tmp_path: Path, monkeypatch: p
 
 
 @pytest.mark.usefixtures("tiny")
-def test_damaged_python_batches_are_told_by_their_hash(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_damaged_python_batches_are_found_by_their_hash(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_python(tmp_path)
     monkeypatch.setattr(cifar10, "MD5", {"data_batch_2": "0" * 32})
     with pytest.raises(fedfa.ConfigError, match="data_batch_2: has the wrong hash"):

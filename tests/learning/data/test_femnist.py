@@ -22,7 +22,7 @@ RNG = np.random.default_rng(0)
         ({"a": {"x": [[0.5] * 784], "y": [-3]}}, "label -3 is below 0"),
     ],
 )
-def test_damaged_femnist_is_one_line(users: dict[str, Any], message: str, tmp_path: Path) -> None:
+def test_damaged_femnist_is_reported_in_one_line(users: dict[str, Any], message: str, tmp_path: Path) -> None:
     for part in ("train", "test"):
         (tmp_path / "femnist" / part).mkdir(parents=True)
         table = {"users": list(users), "user_data": users, "num_samples": [len(u["y"]) for u in users.values()]}

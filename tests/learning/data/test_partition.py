@@ -101,7 +101,7 @@ def _natural(owners: list[str], clients: int, min_examples: int) -> list[np.ndar
     return partitions.partition("natural", split)
 
 
-def test_small_owners_can_be_left_out_and_all_others_taken(tmp_path: Path, weights: Path) -> None:
+def test_owners_with_few_examples_can_be_left_out(tmp_path: Path, weights: Path) -> None:
     owners = ["ann"] * 5 + ["bob"] * 2 + ["cid"] * 3
     assert [len(p) for p in _natural(owners, 0, 1)] == [5, 2, 3]
     assert "no owner has as many; the most is 5" in error_of(_natural, owners, 0, 6)

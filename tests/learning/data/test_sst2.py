@@ -10,7 +10,7 @@ from fedfa.learning.data.registry import load
 from tests.helpers.texts import error_of, write_sst2
 
 
-def test_sst2_takes_quotes_and_odd_line_ends_as_they_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sst2_keeps_quotes_and_unusual_line_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = write_sst2(tmp_path, monkeypatch)
     text = "sentence\tlabel\n\"an unpaired quote \t0\nof \x85 a `` kind '' \t1\ncr\xe8me \t1\n"
     (folder / "dev.tsv").write_text(text, "utf-8")

@@ -37,7 +37,7 @@ def test_texts_are_padded_cut_and_cached(
     assert not caplog.records
 
 
-def test_an_unwritable_cache_is_no_obstacle(
+def test_an_unwritable_cache_is_only_a_warning(
     weights: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     (tmp_path / "file").write_text("in the way")

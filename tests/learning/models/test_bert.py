@@ -141,7 +141,7 @@ def test_training_separates_the_toy_texts(
     assert run.final_accuracy > 0.9
 
 
-def test_only_what_is_trained_travels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, weights: Path) -> None:
+def test_only_trained_parameters_are_sent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, weights: Path) -> None:
     write_sst2(tmp_path, monkeypatch)
     lora = bert_experiment(tmp_path, weights, lora_rank=1)
     task = lora.make_task()
@@ -163,7 +163,7 @@ def test_only_what_is_trained_travels(tmp_path: Path, monkeypatch: pytest.Monkey
     assert bert_experiment(tmp_path, weights).make_task().initial(0).num_frozen == 0
 
 
-def test_the_command_line_says_what_travels(tmp_path: Path, weights: Path) -> None:
+def test_the_command_line_reports_what_is_sent(tmp_path: Path, weights: Path) -> None:
     write_sent140(tmp_path, [1] * 20 + [2] * 20)
     words = "data.dataset=sent140 data.clients=2 strategy.concurrency=2 stop.updates=2 model.name=bert"
     words += " model.max_length=16 model.lora_rank=1"
@@ -216,7 +216,7 @@ def test_without_dropout_batching_gives_the_same_model(tmp_path: Path, monkeypat
     np.testing.assert_allclose(runs[0].model, runs[1].model, atol=1e-3)
 
 
-def test_nothing_is_said_while_loading(
+def test_nothing_is_printed_while_loading(
     weights: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     write_sst2(tmp_path, monkeypatch)
