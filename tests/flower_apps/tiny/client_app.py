@@ -43,7 +43,7 @@ def _(message: Message, context: Context) -> Message:
     fault = faults[turn] if dispatch < node.get("fault-until", 10**9) else "none"
     match fault:
         case "raise":
-            raise ZeroDivisionError("as it was told")
+            raise ZeroDivisionError("on purpose")
         case "die":
             os.kill(os.getpid(), signal.SIGKILL)
         case "hang":

@@ -1,0 +1,50 @@
+"""Several runs in processes of their own: the next point is chosen late, and all can be stopped."""
+
+import time
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+from fedfa.experiments.config import from_table
+from fedfa.experiments.points import Point, points
+from fedfa.experiments.processes import run_points
+from fedfa.runs.store import read_run
+from tests.helpers.simulations import SMALL_EXPERIMENT
+
+
+def test_the_next_point_is_chosen_when_a_process_is_free(tmp_path: Path) -> None:
+    """The choice may depend on the runs so far."""
+    experiment = from_table(SMALL_EXPERIMENT | {"stop": {"updates": 10}})
+    todo = points(experiment, ["fedfa-param", "fedavg", "fedasync"], [0], tmp_path)
+    seen: list[str] = []
+    asked_after: list[int] = []
+
+    def next_ones() -> Iterator[Point]:
+        for point in todo:
+            asked_after.append(len(seen))
+            if "fedavg" not in point.label:
+                yield point
+
+    for run in run_points(next_ones(), jobs=1):
+        seen.append(run.label)
+    assert seen == ["fedfa-param", "fedasync"]
+    assert asked_after == [0, 1, 1]
+    assert not todo[1].folder.exists()
+
+
+def test_interrupted_runs_are_saved_and_continued(tmp_path: Path) -> None:
+    experiment = from_table(SMALL_EXPERIMENT | {"stop": {"updates": 10**6}, "engine": {"checkpoint_seconds": 0.2}})
+    (point,) = points(experiment, ["fedfa-param"], [0], tmp_path)
+    checkpoint = point.folder / "checkpoint.npz"
+    reached = []
+    for _ in range(2):
+        started = time.time()
+        under_way = partial(written_since, checkpoint, started)
+        assert list(run_points([point], jobs=1, resume=True, interrupted=under_way)) == []
+        assert checkpoint.is_file()
+        reached.append(read_run(point.folder, or_unfinished=True).seconds)
+    assert 0 < reached[0] < reached[1]
+
+
+def written_since(file: Path, started: float) -> bool:
+    return file.is_file() and file.stat().st_mtime > started
