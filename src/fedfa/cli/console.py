@@ -60,7 +60,7 @@ def resume_hint(
     for text in overrides:
         words += ["--set", text]
     look = shlex.join(["fedfa", "report", str(folder)])
-    return f"Interrupted; the work so far is saved. See it: {look}. Continue with: {shlex.join(words)}"
+    return f"Interrupted; the work is saved. See it so far: {look}. Continue with: {shlex.join(words)}"
 
 
 # The request ----------------------------------------------------------------------------------------------------------
