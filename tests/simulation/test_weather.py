@@ -163,3 +163,17 @@ def test_records_that_cannot_be_weather_are_named(tmp_path: Path) -> None:
         Record(known.folder, "0" * 16).resolved()
     with pytest.raises(fedfa.ConfigError, match=r"w: speed\.kind = 'record': measured times include sending"):
         build(Weather, {"speed": {"kind": "record", "folder": known.folder}, "uplink": "constant"}, "w")
+
+
+@pytest.mark.parametrize("value", [-1.0, 0.0, float("nan")])
+def test_a_distribution_that_would_turn_the_clock_back_is_refused(value: float) -> None:
+    """A new one may forget to check its settings."""
+
+    class Careless:
+        kind = "careless"
+
+        def at(self, u: float) -> float:
+            return value if u < 0.5 else 1.0
+
+    with pytest.raises(fedfa.ConfigError, match=r"weather\.speed = .*for the draw 1e-06; must be above 0"):
+        Weather(speed=Careless()).forecast(0, 1)  # pyright: ignore[reportArgumentType]

@@ -34,6 +34,16 @@ def returning(change: Any) -> Strategy:
     return Own(concurrency=3)
 
 
+def test_a_step_with_moved_leaves_buffers_alone() -> None:
+    """BatchNorm statistics have no difference: added, they would grow without end."""
+    start = np.array([1.0, 2.0, 5.0], np.float32)  # two parameters and a buffer
+    strategy = returning(lambda s, u: s.moved(s.delta(u), 0.5))
+    strategy.begin(start, num_trainable=2)
+    update = Update(0, 0, 0, np.array([3.0, 2.0, 7.0], np.float32), start, 1, 1.0)
+    assert strategy.receive(update, {0: Flight(0, 0)}).published
+    assert strategy.model.tolist() == [2.0, 2.0, 7.0]
+
+
 def in_place(strategy: Strategy, update: Update) -> Any:
     strategy.model += 0.1 * strategy.delta(update)
     return strategy.model

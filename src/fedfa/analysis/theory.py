@@ -10,8 +10,8 @@ variance of a client's gradient within and across clients; L is the smoothness c
 measures these constants on a finished run.
 
 These are the paper's terms as printed. They are no guarantee: the proof has gaps, and some runs lie above the bound
-although its conditions hold. docs/theory.md lists the gaps, and tests/analysis/test_proof.py shows them. G bounds gradients
-along the whole run: where the iterates diverge there is no such G, and the bound says nothing.
+although its conditions hold. docs/theory.md lists the gaps, and tests/analysis/test_proof.py shows them. G bounds
+gradients along the whole run: where the iterates diverge there is no such G, and the bound says nothing.
 """
 
 import math

@@ -195,6 +195,8 @@ class Forecast:
         self._stream = {stream: keyed(seed, stream) for stream in streams}
         self._speed = self._stream[SPEED]
         self._measured = weather.speed.measured() if isinstance(weather.speed, Record) else None
+        for name in ("speed", "uplink", "downlink"):
+            _check_numbers(getattr(weather, name), f"weather.{name}")
         self._plain = not (weather.jitter or weather.dropout or weather.uplink or weather.downlink)
 
     def delay(self, client: int, nth: int) -> Delay:
@@ -237,3 +239,11 @@ class Forecast:
         if position < window.open_fraction * window.period_seconds:
             return now
         return now + window.period_seconds - position
+
+
+def _check_numbers(part: Distribution | Record | None, key: str) -> None:
+    """Raise a ConfigError where a distribution gives no times or rates: the clock must not go back."""
+    if part is None or isinstance(part, Record):
+        return
+    for u in (1e-6, 0.25, 0.5, 0.75, 1.0 - 1e-6):
+        check(0 < part.at(u) < math.inf, key, part, f"gives {part.at(u)} for the draw {u:g}; must be above 0")

@@ -235,6 +235,10 @@ class Strategy(ABC):
         start = update.base if origin == "base" else self.model
         return with_tail(difference(update.params, start), update.params, self.num_trainable)
 
+    def moved(self, delta: Vector, step: float) -> Vector:
+        """The model after this step along a difference; buffers, which have no difference, are the client's own."""
+        return with_tail(self.model + step * delta, delta, self.num_trainable)
+
     def _check_types(self) -> None:
         """Check settings against their annotations: a misspelt word must not silently mean something else."""
         hints: dict[str, Any] = {}
