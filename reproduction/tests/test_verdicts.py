@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 
 from fedfa.report.shapes import number
-from fedfa_reproduction.measures import outcome
 from fedfa_reproduction.published import paper
 from reproduction_helpers import (
     CNN,
@@ -175,7 +174,7 @@ def test_fedfa_delta_as_printed_diverges(recorded: Shown) -> None:
         for name in (MILD, CNN, "cifar10-cnn-noniid")
         for run in recorded.runs(name, "FedFa-Delta as printed").values()
     ]
-    assert {outcome(run)[0] for run in runs} == {"diverged"}
+    assert {run.ending.kind for run in runs} == {"diverged"}
     assert len(runs) == 11
 
 

@@ -110,7 +110,7 @@ def test_vectors_that_do_not_fit_in_memory_are_repeated_and_reported(monkeypatch
     monkeypatch.setattr(aggregation, "free_memory", lambda: fixed + 2 * 4 * length * 4)
     (row,) = aggregation.rows_of(length, [("fedfa-param", 20)], 1, lambda _: None)
     assert row.details["distinct_vectors"] == 4
-    assert "4 vectors again and again" in as_grid("aggregation", [row]).rows[0][-1]
+    assert "4 vectors in rotation" in as_grid("aggregation", [row]).rows[0][-1]
     monkeypatch.setattr(aggregation, "free_memory", lambda: fixed)
     assert aggregation.rows_of(length, [("fedfa-param", 20)], 1, lambda _: None) == []
 

@@ -81,5 +81,5 @@ def test_the_page_says_where_an_error_is_logged(tmp_path: Path, chromium: Any) -
     with serving(tmp_path) as watch:
         shown = Browser(chromium.new_page(), watch.address)
         shown.wait_for("gone")
-        assert shown.page.locator("#state").inner_text().startswith("fedfa watch met an error; the terminal")
+        assert shown.page.locator("#state").inner_text().startswith("fedfa watch had an error; see its terminal")
         shown.page.close()
