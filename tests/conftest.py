@@ -16,6 +16,7 @@ from fedfa.learning.models.settings import ModelSettings
 from fedfa.learning.probe import say_once
 from fedfa.runs.run import Run
 from fedfa.watch import Watch
+from tests.helpers.commands import CommandLine
 from tests.helpers.reports import CLIENTS, make_run
 from tests.helpers.texts import save_weights
 from tests.helpers.watched import serving, simulate
@@ -34,6 +35,12 @@ def task() -> fedfa.Task:
     """A small task: 12 clients of unequal size."""
     data = DataSettings(clients=12, partition="dirichlet-by-class", alpha=1.0)
     return data_task(data, ModelSettings(hidden=8), fedfa.LocalTraining(epochs=2), seed=0)
+
+
+@pytest.fixture
+def command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> CommandLine:
+    """``fedfa`` in this process, in a temporary folder."""
+    return CommandLine(tmp_path, monkeypatch, capsys)
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from fedfa.errors import ConfigError
 from fedfa.executors.lanes import Lanes
 from fedfa.learning.device import CPU
 from fedfa.strategies.base import Flight, Update
-from tests.helpers.commands import call
+from tests.helpers.commands import CommandLine, call
 
 WITHOUT_GPU = pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a GPU")
 
@@ -76,10 +76,10 @@ def test_the_list_names_all_benchmarks(tmp_path: Path) -> None:
         pytest.param(["gpu"], "bench gpu: no GPU that torch can use", marks=WITHOUT_GPU),
     ],
 )
-def test_wrong_arguments_are_refused_in_one_line(words: list[str], message: str, tmp_path: Path) -> None:
-    done = call("bench", *words, cwd=tmp_path, ok=2)
-    assert message in done.stderr
-    assert done.stderr.count("\n") == 1
+def test_wrong_arguments_are_refused_in_one_line(words: list[str], message: str, command_line: CommandLine) -> None:
+    refusal = command_line.refusal("bench", *words)
+    assert message in refusal
+    assert refusal.count("\n") == 1
 
 
 @WITHOUT_GPU

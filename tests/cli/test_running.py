@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.helpers.commands import QUICK, call, last_json
+from tests.helpers.commands import QUICK, CommandLine, call, last_json
 
 
 def test_run_report_and_json(tmp_path: Path) -> None:
@@ -71,11 +71,11 @@ def test_compare_prints_and_resumes(tmp_path: Path) -> None:
     ],
 )
 def test_wrong_input_is_refused_in_one_line_and_nothing_is_written(
-    words: list[str], message: str, tmp_path: Path
+    words: list[str], message: str, command_line: CommandLine, tmp_path: Path
 ) -> None:
-    done = call(*words, cwd=tmp_path, ok=2)
-    assert message in done.stderr
-    assert done.stderr.count("\n") == 1
+    refusal = command_line.refusal(*words)
+    assert message in refusal
+    assert refusal.count("\n") == 1
     assert list(tmp_path.iterdir()) == []
 
 
