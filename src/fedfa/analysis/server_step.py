@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from fedfa.executors.base import Trained, WorkOrder
+from fedfa.executors.base import KeepsNothing, Trained, WorkOrder
 from fedfa.learning.base import Score
 from fedfa.learning.device import CPU, Device
 from fedfa.learning.no_task import NoTask
@@ -50,7 +50,7 @@ def server_step(
     return ServerStep(strategy.concurrency * moved / came, came / passed)
 
 
-class _Even(NoTask):
+class _Even(NoTask, KeepsNothing):
     """A task and its executor at once: training adds one to the model, and where the model is counts as accuracy."""
 
     name = "even"
@@ -71,15 +71,3 @@ class _Even(NoTask):
 
     def discard(self, dispatch: int) -> None:
         self._orders.pop(dispatch, None)
-
-    def finished(self) -> dict[int, Trained]:
-        return {}
-
-    def restore(self, finished: dict[int, Trained]) -> None:
-        pass
-
-    def meanwhile(self) -> None:
-        pass
-
-    def close(self) -> None:
-        pass

@@ -19,14 +19,14 @@ import numpy as np
 
 import fedfa
 from fedfa.bench.base import Options, Row, Tell, peak_memory, rate
-from fedfa.executors.base import Trained, WorkOrder
+from fedfa.executors.base import KeepsNothing, Trained, WorkOrder
 from fedfa.learning.device import CPU
 from fedfa.learning.no_task import NoTask
 
 RESULTS = 64  # different client results, handed out in turn
 
 
-class NoExecutor:
+class NoExecutor(KeepsNothing):
     """Hands out prepared results."""
 
     name = "no-op"
@@ -43,18 +43,6 @@ class NoExecutor:
         return self._results[dispatch % RESULTS]
 
     def discard(self, dispatch: int) -> None:
-        pass
-
-    def finished(self) -> dict[int, Trained]:
-        return {}
-
-    def restore(self, finished: dict[int, Trained]) -> None:
-        pass
-
-    def meanwhile(self) -> None:
-        pass
-
-    def close(self) -> None:
         pass
 
 

@@ -90,3 +90,19 @@ class Executor(Protocol):
     def close(self) -> None:
         """The run is over."""
         ...
+
+
+class KeepsNothing:
+    """What an executor answers that computes nothing ahead and holds nothing to let go of."""
+
+    def finished(self) -> dict[int, Trained]:
+        return {}
+
+    def restore(self, finished: dict[int, Trained]) -> None:
+        pass
+
+    def meanwhile(self) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
