@@ -7,7 +7,7 @@ from torch import nn
 import fedfa
 from fedfa.analysis.gradients import ClientGradients, measure
 from fedfa.executors.base import WorkOrder
-from fedfa.executors.inline import Inline
+from fedfa.executors.trainer import Trainer
 
 
 def test_gradients_are_those_that_clients_take() -> None:
@@ -22,7 +22,7 @@ def test_gradients_are_those_that_clients_take() -> None:
     before = model.copy()
     gradients = ClientGradients(task, 0, [0, 1])
     _, gradient = gradients.whole(model, 1)
-    trained = Inline(task, 0).train(WorkOrder(0, 0, 1, 0, model, 1, 0.0, 0.0)).params
+    trained = Trainer(task, 0).train(WorkOrder(0, 0, 1, 0, model, 1, 0.0, 0.0)).params
     assert trained is not None
     assert len(gradient) == trainable < len(model)
     np.testing.assert_allclose((model - trained)[:trainable] / 0.5, gradient, atol=1e-5)

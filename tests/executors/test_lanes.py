@@ -15,9 +15,9 @@ from torch import Tensor, nn
 import fedfa
 from fedfa.executors.base import WorkOrder
 from fedfa.executors.capture import CannotCapture
-from fedfa.executors.inline import Inline
 from fedfa.executors.lanes import Lane, Lanes
 from fedfa.executors.registry import make_executor
+from fedfa.executors.trainer import Trainer
 from fedfa.learning.device import CPU, Device, as_array
 from fedfa.strategies.fedfa import FedFaDelta, FedFaParam
 from fedfa.strategies.registry import STRATEGIES
@@ -77,7 +77,7 @@ def order(task: fedfa.Task, device: Device, client: int, nth: int = 0, mu: float
 def test_a_lane_trains_as_inline_does(device: Device, mu: float, local: dict[str, Any]) -> None:
     task = make_task(**local)
     with device.prepared():
-        lanes, inline = Lanes(task, 0, device), Inline(task, 0, device)
+        lanes, inline = Lanes(task, 0, device), Trainer(task, 0, device)
         orders = [order(task, device, client, nth, mu) for nth in range(2) for client in range(len(SIZES))]
         for one in orders:
             lanes.submit(one)
@@ -100,7 +100,7 @@ def test_bf16_copies_train_as_autocast_does(device: Device, mu: float, local: di
     """Parameters of convolutions and linear layers are kept in bf16; those of BatchNorm and of other uses are not."""
     task = make_task(**local)
     with device.prepared():
-        lanes, inline = Lanes(task, 0, device), Inline(task, 0, device)
+        lanes, inline = Lanes(task, 0, device), Trainer(task, 0, device)
         assert lanes.reduced == {"body.0.weight", "body.0.bias", "head.weight", "head.bias"}
         orders = [order(task, device, client, mu=mu) for client in range(len(SIZES))]
         for one in orders:
@@ -122,7 +122,7 @@ def test_gradients_may_all_be_bf16(device: Device, local: dict[str, Any]) -> Non
     """As those of adapters are, where everything else is frozen."""
     task = make_task(model=lambda: nn.Sequential(nn.Flatten(), nn.Linear(72, 3)), **local)
     with device.prepared():
-        lanes, inline, one = Lanes(task, 0, device), Inline(task, 0, device), order(task, device, 0)
+        lanes, inline, one = Lanes(task, 0, device), Trainer(task, 0, device), order(task, device, 0)
         assert lanes.reduced == set(lanes.layout.names)
         lanes.submit(one)
         ours, theirs = lanes.result(one.dispatch), inline.train(one)

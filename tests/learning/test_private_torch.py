@@ -1,5 +1,8 @@
 """What is used of torch beyond its public interface is still there, and does what we need of it."""
 
+import subprocess
+import sys
+
 import pytest
 import torch
 from torch import nn
@@ -38,25 +41,34 @@ def test_a_modules_own_tensors_can_be_replaced() -> None:
     assert norm.running_mean is buffers["running_mean"]
 
 
-def test_traced_operations_have_names() -> None:
-    graph = private_torch.make_fx(lambda x: x.relu() + 1)(torch.ones(3))
-    calls = [node.target for node in graph.graph.nodes if isinstance(node.target, private_torch.OpOverload)]
-    assert [private_torch.name_of(call) for call in calls] == [("aten", "relu"), ("aten", "add")]
-
-
-def test_dispatched_operations_are_seen_with_their_leaves() -> None:
-    names = []
+def test_dispatched_operations_are_seen_with_names_tags_and_leaves() -> None:
+    calls = []
 
     class Seen(private_torch.TorchDispatchMode):
+        @classmethod
+        def _should_skip_dynamo(cls) -> bool:
+            return False
+
         def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-            names.append((str(func), len(private_torch.tree_leaves((args, kwargs or {})))))
+            assert isinstance(func, private_torch.OpOverload)
+            leaves = len(private_torch.tree_leaves((args, kwargs or {})))
+            looks = torch.Tag.data_dependent_output in func.tags
+            calls.append((private_torch.name_of(func), leaves, func.is_view, looks))
             return func(*args, **(kwargs or {}))
 
-    assert not private_torch.is_in_torch_dispatch_mode()
     with Seen():
-        assert private_torch.is_in_torch_dispatch_mode()
-        torch.ones(2).mul(3.0)
-    assert ("aten.mul.Tensor", 2) in names
+        float(torch.ones(2).mul(3.0).view(1, 2).sum())
+    assert (("aten", "mul"), 2, False, False) in calls
+    assert (("aten", "view"), 3, True, False) in calls
+    assert (("aten", "_local_scalar_dense"), 1, False, True) in calls
+
+
+def test_recording_does_not_import_torchs_compiler() -> None:
+    program = (
+        "import sys, torch; from fedfa.executors.capture import capture; "
+        "capture(lambda x: x.relu() + 1, torch.ones(3)); assert 'torch._dynamo' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True)
 
 
 @pytest.mark.parametrize("weight_decay", [0.0, 0.1])
@@ -80,3 +92,16 @@ def test_descend_steps_all_parameters() -> None:
     params = [torch.ones(2), torch.full((3,), 2.0)]
     private_torch.descend(params, [torch.ones(2), torch.ones(3)], lr=0.5)
     assert [param.tolist() for param in params] == [[0.5, 0.5], [1.5, 1.5, 1.5]]
+
+
+def test_operations_can_run_as_they_are_written() -> None:
+    """Optimised, ``addmm`` becomes a product and a sum, which rounds once more."""
+    generator = torch.Generator().manual_seed(0)
+    bias, left, right = (torch.randn(*shape, generator=generator) for shape in ((84,), (4, 400), (400, 84)))
+    source = (
+        "def f(a: Tensor, b: Tensor, c: Tensor):\n    return torch.ops.aten.sigmoid(torch.ops.aten.addmm(a, b, c))\n"
+    )
+    function = torch.jit.CompilationUnit(source).f
+    with private_torch.as_written():
+        for _ in range(3):
+            assert torch.equal(function(bias, left, right), torch.addmm(bias, left, right).sigmoid())

@@ -77,17 +77,16 @@ class ClientGradients:
         """Loss and gradient over the examples at these positions."""
         task, bound, decay = self._task, self._bound, self._task.local.weight_decay
         bound.load(torch.from_numpy(model))
-        bound.gradient.zero_()
+        gradient = torch.zeros(self.num_trainable, dtype=torch.float64)
         total, value = sum(map(len, chunks)), 0.0
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(0)  # the same draws (of dropout) everywhere: differences then come only from the model
             for chunk in chunks:
                 loss = task.loss(bound.module(task.inputs[chunk]), task.targets[chunk]) * (len(chunk) / total)
-                loss.backward()
+                gradient += bound.layout.joined(bound.gradients(loss))
                 value += float(loss.detach())
         weights = bound.trainable.detach().double()
-        gradient = bound.gradient.double() + decay * weights
-        return value + decay / 2 * float(weights @ weights), gradient.numpy()
+        return value + decay / 2 * float(weights @ weights), (gradient + decay * weights).numpy()
 
     def whole(self, model: np.ndarray, client: int) -> tuple[float, np.ndarray]:
         """F_k and its gradient."""

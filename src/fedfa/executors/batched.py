@@ -43,6 +43,9 @@ class Batched(Inline):
 
     def __init__(self, task: Task, seed: int) -> None:
         super().__init__(task, seed)
+        self._task, self._seed = task, seed
+        self._bound = self._trainer.bound
+        self._bound.load(torch.from_numpy(task.initial(seed).vector))
         self._module, self._layout = self._bound.module, self._bound.layout
         self._compute = Stateless(self._module)
         self._resting = self._layout.resting(self._module)
@@ -174,10 +177,9 @@ class Batched(Inline):
         captured(*state, inputs, targets)
         bound = self._bound
         bound.load(initial)
-        bound.gradient.zero_()
-        task.loss(bound.module(inputs[0]), targets[0]).backward()
+        gradient = layout.joined(bound.gradients(task.loss(bound.module(inputs[0]), targets[0])))
         with torch.no_grad():
-            task.local.step(bound.trainable, bound.gradient, memory, initial[: layout.num_trainable], 0.0)
+            task.local.step(bound.trainable, gradient, memory, initial[: layout.num_trainable], 0.0)
         if counted := self._changed_at_rest():
             raise CannotBatch(f"it changes {counted}, which every client would have to keep for itself")
         plain = bound.collect()

@@ -5,7 +5,7 @@ vector, tensors have PyTorch's layout, or 4-d ones are channels last, which make
 """
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -95,6 +95,10 @@ class Layout:
         """A tensor in the order of the flat vector."""
         return (tensor.permute(0, 2, 3, 1) if self.channels_last and tensor.dim() == 4 else tensor).reshape(-1)
 
+    def joined(self, tensors: Iterable[Tensor]) -> Tensor:
+        """A new flat vector of these tensors, which come in the layout's order."""
+        return torch.cat([self.flattened(tensor) for tensor in tensors])
+
     def shaped(self, part: Tensor, shape: torch.Size) -> Tensor:
         """A part of the flat vector as a tensor."""
         if not self.channels_last or len(shape) != 4:
@@ -105,7 +109,7 @@ class Layout:
     def pack(self, module: nn.Module) -> Tensor:
         """A new flat vector with the module's present values."""
         state = module.state_dict()
-        return torch.cat([self.flattened(state[name].detach()) for name in self.names])
+        return self.joined(state[name].detach() for name in self.names)
 
     def resting(self, module: nn.Module) -> dict[str, Tensor]:
         """Copies of the buffers that are not sent."""
@@ -142,6 +146,11 @@ def homes(module: nn.Module) -> dict[str, list[str]]:
     return {first: [first, *others] for first, *others in names.values()}
 
 
+def frozen(module: nn.Module) -> list[nn.Parameter]:
+    """The parameters that are not trained."""
+    return [parameter for parameter in module.parameters() if not parameter.requires_grad]
+
+
 class Stateless:
     """A module as a function of its tensors.
 
@@ -168,43 +177,45 @@ class Stateless:
 
 
 class FlatModule:
-    """A module that lives in one flat vector: loading a model is one copy, and gradients come as one vector.
+    """A module that lives in one flat vector: loading a model is one copy.
 
     A model may replace a buffer instead of writing into it, and may count in buffers that are not sent. Neither may
-    carry over from one client to the next: ``load`` restores every buffer, and ``collect`` reads replaced ones.
+    carry over from one client to the next: ``load`` restores every buffer, and ``collect`` reads replaced ones. Every
+    tensor of the module stays where it is in memory.
     """
 
     def __init__(self, module: nn.Module, channels_last: bool = False, dtype: torch.dtype = torch.float32) -> None:
         self.module = module
         self.layout = layout = Layout.of(module, channels_last, dtype)
-        vector = layout.pack(module)
         # two tensors, not one: GPU libraries want each part at an even address
-        self.trainable, self._buffers = (part.clone() for part in layout.parts(vector))
-        self.gradient = torch.zeros_like(self.trainable)
+        self.trainable, self._buffers = (part.clone() for part in layout.parts(layout.pack(module)))
         views = layout.views(self.trainable, self._buffers)
         parameters = dict(module.named_parameters())
-        names = layout.names[: layout.num_parameter_tensors]
-        for name, part in zip(names, self.gradient.split(layout.sizes[: len(names)]), strict=True):
-            parameters[name].data = views[name]
-            parameters[name].grad = layout.shaped(part, views[name].shape)
+        self.leaves = [parameters[name] for name in layout.names[: layout.num_parameter_tensors]]
+        """The trainable parameters, in the layout's order."""
+        for name, leaf in zip(layout.names, self.leaves, strict=False):
+            leaf.data = views[name]
         self._travelling: list[tuple[dict[str, Tensor | None], str, Tensor]] = []
-        self._resting: list[tuple[dict[str, Tensor | None], str, Tensor]] = []
+        self._resting: list[tuple[dict[str, Tensor | None], str, Tensor, Tensor]] = []
         names_of = homes(module)
         for first, buffer in list(module.named_buffers()):
             value = views[first] if first in views else buffer.clone()
             for name in names_of[first]:
                 owner, _, leaf = name.rpartition(".")
                 _, home = own_tensors(module.get_submodule(owner))
-                (self._travelling if first in views else self._resting).append((home, leaf, value))
-        self.load(vector)
+                home[leaf] = value
+                if first in views:
+                    self._travelling.append((home, leaf, value))
+                else:
+                    self._resting.append((home, leaf, value, buffer.clone()))
 
     def load(self, vector: Tensor) -> None:
         for own, part in zip((self.trainable, self._buffers), self.layout.parts(vector), strict=True):
             own.copy_(part)
         for home, leaf, view in self._travelling:
             home[leaf] = view
-        for home, leaf, value in self._resting:
-            home[leaf] = value.clone()
+        for home, leaf, value, initial in self._resting:
+            home[leaf] = value.copy_(initial)
 
     def collect(self) -> Tensor:
         """A new flat vector of the present values, with buffers that were replaced."""
@@ -214,3 +225,39 @@ class FlatModule:
                 view.copy_(current.detach())
                 home[leaf] = view
         return torch.cat((self.trainable, self._buffers))
+
+    def replaced(self) -> str:
+        """A buffer that the module has replaced since ``load``; empty if there is none."""
+        return next((leaf for home, leaf, value in self._buffers_at_home() if home[leaf] is not value), "")
+
+    def put_back(self) -> None:
+        """Undo such replacements, whatever the values are."""
+        for home, leaf, value in self._buffers_at_home():
+            home[leaf] = value
+
+    def _buffers_at_home(self) -> list[tuple[dict[str, Tensor | None], str, Tensor]]:
+        return [*self._travelling, *(entry[:3] for entry in self._resting)]
+
+    def rests_like(self, other: nn.Module) -> bool:
+        """Whether another module has the same values where nothing is trained: frozen parameters, buffers at rest."""
+        resting = self.layout.resting(other).values()
+        ours = [*frozen(self.module), *(initial for *_, initial in self._resting)]
+        theirs = [*frozen(other), *resting]
+        return len(ours) == len(theirs) and all(
+            torch.equal(one.to(two.device), two) for one, two in zip(ours, theirs, strict=True)
+        )
+
+    @property
+    def tensors(self) -> list[Tensor]:
+        """Everything that training changes."""
+        return [self.trainable, self._buffers, *(value for _, _, value, _ in self._resting)]
+
+    def gradients(self, loss: Tensor) -> list[Tensor]:
+        """The gradient of each trainable parameter."""
+        for leaf in self.leaves:
+            leaf.grad = None
+        loss.backward()
+        found = [torch.zeros_like(leaf) if leaf.grad is None else leaf.grad for leaf in self.leaves]
+        for leaf in self.leaves:
+            leaf.grad = None
+        return found

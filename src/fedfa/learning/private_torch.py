@@ -3,14 +3,13 @@
 Torch may change these names in any release. ``tests/learning/test_private_torch.py`` shows which one broke, and how.
 """
 
+from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch._ops import OpOverload as OpOverload
-from torch.fx.experimental.proxy_tensor import make_fx as make_fx
 from torch.utils._python_dispatch import TorchDispatchMode as TorchDispatchMode
-from torch.utils._python_dispatch import is_in_torch_dispatch_mode as is_in_torch_dispatch_mode
 from torch.utils._pytree import tree_leaves as tree_leaves
 
 Dropout: Any = nn.modules.dropout._DropoutNd
@@ -32,6 +31,11 @@ def is_transformed(tensor: Tensor) -> bool:
 def own_tensors(module: nn.Module) -> tuple[dict[str, Any], dict[str, Any]]:
     """The module's own parameters and buffers, in the dictionaries in which it keeps them."""
     return module._parameters, module._buffers
+
+
+def as_written() -> AbstractContextManager[None]:
+    """TorchScript runs operations as they are written, without rewriting them."""
+    return torch.jit.optimized_execution(False)  # pyright: ignore[reportPrivateImportUsage]
 
 
 def name_of(operation: OpOverload) -> tuple[str, str]:

@@ -113,21 +113,16 @@ def _pass(bound: FlatModule, batch: Batch, loss: Loss, backward: bool) -> _Pass:
     layout, (inputs, targets) = bound.layout, batch
     torch.manual_seed(0)
     before = torch.get_rng_state()
-    bound.gradient.zero_()
+    gradients: list[Tensor] = []
     with torch.set_grad_enabled(backward):
         outputs = bound.module(layout.laid_out(inputs))
         value = loss(outputs, targets)
     if backward and (bound.module.training or value.requires_grad):
-        value.backward()
+        gradients = bound.gradients(value)
     drew = not torch.equal(before, torch.get_rng_state())
     tensors = [leaf.detach() for leaf in tree_leaves(outputs) if isinstance(leaf, Tensor) and leaf.is_floating_point()]
-    parameters, buffers = layout.parts(bound.collect())
-    return _Pass(
-        tensors,
-        list(layout.views(bound.gradient.clone(), buffers).values())[: layout.num_parameter_tensors],
-        list(layout.views(parameters, buffers).values())[layout.num_parameter_tensors :],
-        drew,
-    )
+    buffers = list(layout.views(*layout.parts(bound.collect())).values())[layout.num_parameter_tensors :]
+    return _Pass(tensors, gradients, buffers, drew)
 
 
 def _differing(ours: list[_Pass], theirs: list[_Pass]) -> str:

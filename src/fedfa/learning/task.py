@@ -15,7 +15,7 @@ from torch.utils.data import Dataset
 from fedfa.errors import ConfigError, in_a_line, require
 from fedfa.learning.base import Initial, Score
 from fedfa.learning.device import CPU, Device
-from fedfa.learning.flat import FlatModule, Layout
+from fedfa.learning.flat import FlatModule, Layout, frozen
 from fedfa.learning.local import LocalTraining, shuffled
 from fedfa.learning.probe import say_once, why_not_channels_last
 from fedfa.randomness import INITIAL, keyed
@@ -108,7 +108,7 @@ class Task:
         """The model that a run of this seed starts from."""
         module = self.build(seed)
         layout = self.layout(module)
-        return Initial(layout.pack(module).numpy(), layout.num_trainable, sum(p.numel() for p in _frozen(module)))
+        return Initial(layout.pack(module).numpy(), layout.num_trainable, sum(p.numel() for p in frozen(module)))
 
     def state_dict(self, vector: Vector, seed: int) -> dict[str, Tensor]:
         """The model's tensors by name, with these values; frozen tensors have the seed's values."""
@@ -134,7 +134,7 @@ class Task:
         state = hashlib.blake2b(json.dumps(self.sizes).encode(), digest_size=16)
         module = self.build(seed)
         data = (self.inputs, self.targets, self.test_inputs, self.test_targets)
-        for tensor in (*data, self.layout(module).pack(module), *_frozen(module)):
+        for tensor in (*data, self.layout(module).pack(module), *frozen(module)):
             state.update(tensor.detach().reshape(-1).view(torch.uint8).numpy().data)
         return state.hexdigest()
 
@@ -187,10 +187,6 @@ class Evaluator:
                 found = torch.stack([task.metric(outputs, targets), task.loss(outputs, targets)])
                 sums += found.double() * len(targets)
         return sums
-
-
-def _frozen(module: nn.Module) -> list[nn.Parameter]:
-    return [parameter for parameter in module.parameters() if not parameter.requires_grad]
 
 
 def _tensors(data: Data, where: str) -> tuple[Tensor, Tensor]:

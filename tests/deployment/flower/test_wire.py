@@ -11,7 +11,7 @@ from torch import nn
 from fedfa import LocalTraining, Task
 from fedfa.deployment.transport import TrainRequest
 from fedfa.executors.base import Trained, WorkOrder
-from fedfa.executors.inline import Inline
+from fedfa.executors.trainer import Trainer
 from tests.helpers.ordinary_models import Tutorial
 
 pytest.importorskip("flwr")
@@ -97,9 +97,9 @@ def test_server_and_client_may_compute_in_different_layouts(server: bool, client
     layout = theirs.layout(theirs.build(0))
     seen = wire.read_order(wire.Server(ours, 0).order(sent), layout)
     np.testing.assert_array_equal(seen.base, theirs.initial(0).vector)
-    trained = Inline(theirs, 0).train(WorkOrder(0, 0, 0, 0, seen.base, 2, 0.0, 0.0))
+    trained = Trainer(theirs, 0).train(WorkOrder(0, 0, 0, 0, seen.base, 2, 0.0, 0.0))
     answered = wire.Server(ours, 0).answer(wire.write_answer(seen, trained, layout), sent)
-    expected = Inline(ours, 0).train(WorkOrder(0, 0, 0, 0, sent.base, 2, 0.0, 0.0))
+    expected = Trainer(ours, 0).train(WorkOrder(0, 0, 0, 0, sent.base, 2, 0.0, 0.0))
     moved = np.linalg.norm(expected.params - sent.base)
     assert np.linalg.norm(answered.params - expected.params) <= 1e-4 * moved
     named = ours.state_dict(answered.params.copy(), 0)
@@ -118,7 +118,7 @@ def test_a_node_tries_its_layout_once_per_run(channels_last: bool) -> None:
         client._remember_layout(theirs, state)
         assert theirs.channels_last is channels_last
         answer = server.answer(client._train_task(server.order(order), theirs, {}), order)
-        expected = Inline(ours, 0).train(WorkOrder(dispatch, 0, 0, dispatch, order.base, 2, 0.0, 0.0))
+        expected = Trainer(ours, 0).train(WorkOrder(dispatch, 0, 0, dispatch, order.base, 2, 0.0, 0.0))
         moved = np.linalg.norm(expected.params - order.base)
         assert np.linalg.norm(answer.params - expected.params) <= 1e-4 * moved
     remembered: Any = state["fedfa"]

@@ -12,7 +12,7 @@ from fedfa.deployment.flower.wire import number_in, read_order, write_answer
 from fedfa.deployment.transport import TrainRequest
 from fedfa.errors import check, require
 from fedfa.executors.base import Trained, WorkOrder
-from fedfa.executors.inline import Inline
+from fedfa.executors.trainer import Trainer
 from fedfa.learning.data.settings import DataSettings
 from fedfa.learning.data_task import data_task
 from fedfa.learning.flat import FlatModule
@@ -101,7 +101,7 @@ def _train_task(content: RecordDict, task: Task, node: Node) -> RecordDict:
     work = WorkOrder(
         order.dispatch, order.base_version, place, order.dispatch, order.base, order.epochs, order.prox_mu, 0.0
     )  # fmt: skip
-    return write_answer(order, Inline(task, order.seed).train(work), layout)
+    return write_answer(order, Trainer(task, order.seed).train(work), layout)
 
 
 def _train_module(

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from fedfa.errors import ConfigError, check, in_a_line, require
-from fedfa.learning.private_torch import is_in_torch_dispatch_mode, is_transformed
+from fedfa.learning.private_torch import is_transformed
 
 REMEDY = (
     "get config.json, model.safetensors and vocab.txt from https://huggingface.co/google-bert/bert-base-uncased "
@@ -62,7 +62,6 @@ def _may_look_at(ids: Tensor) -> bool:
         ids.device.type == "cpu"
         and not torch.compiler.is_compiling()
         and not torch.jit.is_tracing()  # pyright: ignore[reportPrivateImportUsage]
-        and not is_in_torch_dispatch_mode()
         and not is_transformed(ids)
     )
 
