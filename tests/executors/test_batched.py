@@ -1,146 +1,215 @@
-"""Batched training: the same as alone; models that cannot be batched are trained inline."""
+"""Batched training: the same as alone, and the same bits beside anybody; other models are trained inline."""
 
-import logging
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+import torch.nn.functional as F
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from torch import Tensor, nn
 
 import fedfa
+from fedfa.executors.batched import Batched
 from fedfa.executors.registry import make_executor
-from fedfa.learning.flat import Layout
-from tests.helpers.ordinary_models import Apply, make_task, task_of
-from tests.helpers.training import Warming, assert_same, fedavg_by_hand, order, own_task, run_fedavg
+from fedfa.executors.stack import CannotBatch, Stack
+from fedfa.executors.trainer import Trainer
+from fedfa.simulation.engine import Simulation
+from tests.helpers.ordinary_models import MODELS, Answer, Apply, make_task, perceptron, task_of
+from tests.helpers.training import order, own_task
+
+WHOLE = "it has statistics of whole batches, such as BatchNorm's"
+UNTRACED = "its step cannot be traced: "
+REFUSED = {
+    "dropout": "it draws random numbers: dropout",
+    "TransformerEncoder, dropout": "it draws random numbers: dropout",
+    "branches": UNTRACED,
+    "buffers written to": UNTRACED,
+    "bidirectional LSTM": UNTRACED,
+    "functional dropout": UNTRACED,
+    "BatchNorm1d": WHOLE,
+    "residual net": WHOLE,
+    "InstanceNorm, statistics": WHOLE,
+}
+STACKED = {"shared module", "tied embedding", "parameter list, dict and scalar", "LayerNorm", "buffers read", "grouped"}
 
 
-def test_batched_work_is_the_same_early_late_or_alone() -> None:
-    task = own_task(lambda: nn.Sequential(nn.Flatten(), nn.Linear(16, 4)))
-    together, alone = make_executor("batched", task, 0), make_executor("batched", task, 0)
-    for client in range(4):
-        together.submit(order(task, client))
-    for client in range(4):
-        alone.submit(order(task, client))
-        np.testing.assert_allclose(together.result(client).params, alone.result(client).params, atol=1e-6)
-    assert together.finished() == {}
-
-
-class Branching(nn.Module):
-    """Looks at its data in Python: cannot be traced."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.layer = nn.Linear(16, 4)
-
-    def forward(self, x: Tensor) -> Tensor:
-        out = self.layer(x.flatten(1))
-        return out if float(out.sum()) > 0 else 2 * out
-
-
-@pytest.mark.parametrize(
-    "model",
-    [Branching, lambda: nn.Sequential(nn.Flatten(), nn.Dropout(0.5), nn.Linear(16, 4))],
-    ids=["branching", "dropout"],
-)
-def test_models_that_cannot_be_batched_are_trained_inline_with_one_warning(
-    model: Any, caplog: pytest.LogCaptureFixture
-) -> None:
-    task = own_task(model)
-    with caplog.at_level(logging.WARNING, "fedfa"):
-        assert make_executor("batched", task, 0).name == "inline"
-    lines = [record.getMessage() for record in caplog.records if record.name == "fedfa"]
-    assert len(lines) == 1
-    assert lines[0].startswith("This model cannot be batched (")
-    run = [fedfa.simulate(fedfa.FedAvg(concurrency=2), task, stop=fedfa.Stop(updates=8)) for _ in range(2)]
-    assert run[0].model.tobytes() == run[1].model.tobytes()  # dropout is seeded, too
-
-
-class Reassigning(nn.Module):
-    """Replaces a buffer instead of writing into it."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.layer = nn.Linear(16, 4)
-        self.register_buffer("average", torch.zeros(16))
-
-    def forward(self, x: Tensor) -> Tensor:
-        x = x.flatten(1)
-        if self.training:
-            self.average = 0.9 * self.average + 0.1 * x.mean(0).detach()
-        return self.layer(x - self.average)
-
-
-@pytest.mark.parametrize(
-    "model",
-    [
-        Reassigning,
-        lambda: nn.Sequential(nn.Flatten(), nn.Linear(16, 8), nn.BatchNorm1d(8, momentum=None), nn.Linear(8, 4)),
-    ],
-    ids=["reassigned buffer", "counting buffer"],
-)
-def test_a_client_is_trained_alike_whoever_was_trained_before(model: Any) -> None:
-    """What a client computes depends on its base and seed alone, whoever trained before."""
-    task = own_task(model)
-    for name in ("inline", "batched"):
-        alone, after_others = make_executor(name, task, 0), make_executor(name, task, 0)
-        alone.submit(order(task, 3))
-        for nth, client in enumerate((0, 0)):
-            after_others.submit(order(task, client, nth=nth))
-            after_others.result(client + 10 * nth)
-        after_others.submit(order(task, 3))
-        np.testing.assert_allclose(after_others.result(3).params, alone.result(3).params, rtol=1e-5, atol=1e-6)
-    inline = make_executor("inline", task, 0)
-    inline.submit(order(task, 3))
-    layout = Layout.of(task.build(0))
-    buffers = inline.result(3).params[layout.num_trainable :]
-    assert np.abs(buffers).sum() > 0  # they travel
-
-
-def test_models_without_batching_rules_are_trained_inline_without_warnings_of_torch(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    class Recurrent(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.lstm, self.head = nn.LSTM(4, 5, batch_first=True), nn.Linear(5, 4)
-
-        def forward(self, x: Tensor) -> Tensor:
-            return self.head(self.lstm(x.squeeze(1))[0][:, -1])
-
-    task = own_task(Recurrent)
-    assert make_executor("auto", task, 0).name == "inline"
-    assert "cannot be batched" in caplog.text
-
-
-@pytest.mark.parametrize("name", ["shared module", "tied embedding", "tutorial CNN, view"])
-def test_shared_tensors_and_views_can_be_batched(name: str) -> None:
+@pytest.mark.parametrize("name", sorted(STACKED))
+def test_ordinary_models_can_be_batched(name: str) -> None:
     task = task_of(name)
-    executor: Any = make_executor("batched", task, 0)
-    assert executor.name == "batched"
-    executor._bound.load(torch.from_numpy(task.initial(0).vector))
-    after, fresh = executor._bound.module, task.build(0)
-    assert torch.equal(after(task.inputs[:4]), fresh(task.inputs[:4]))  # tracing left the module as it was
+    assert make_executor("batched", task, 0).name == "batched"
+    after = Trainer.of(task, 0).bound
+    after.load(torch.from_numpy(task.initial(0).vector))
+    assert torch.equal(after.module(task.inputs[:4]), task.build(0)(task.inputs[:4]))  # tracing left it as it was
 
 
-def test_a_buffer_that_every_client_counts_for_itself_is_not_batched(logged: Any) -> None:
-    task = make_task("vector", Warming)
-    assert_same(task.state_dict(run_fedavg(task, "batched").model, 0), fedavg_by_hand(task), task.build(0).state_dict())
-    assert logged() == [
-        "This model cannot be batched (it changes steps, which every client would have to keep for itself); "
-        "training clients one by one."
-    ]
+@pytest.mark.parametrize("name", sorted(REFUSED))
+def test_other_models_are_trained_inline_with_one_line(name: str, logged: Any) -> None:
+    executor = make_executor("batched", task_of(name), 0)
+    assert executor.name == "inline"
+    lines = [line for line in logged() if "batched" in line]
+    assert len(lines) == 1
+    assert lines[0].startswith(f"This model cannot be batched ({REFUSED[name]}")
+    assert lines[0].endswith("; training clients one by one.")
 
 
-def test_models_whose_arithmetic_cannot_be_counted_are_trained_one_by_one(logged: Any) -> None:
-    def forward(m: Any, x: Tensor) -> Tensor:
-        if not torch.is_grad_enabled() and len(x) == 4:
-            raise OSError("no gradients, no answer")
-        return m.a(x)
+def contrastive(outputs: Tensor, targets: Tensor) -> Tensor:
+    """A loss of the whole batch, which is not a mean over examples."""
+    return F.cross_entropy(outputs - outputs.mean(0), targets)
 
-    task = make_task("vector", lambda: Apply(forward, a=nn.Linear(12, 3)))
-    assert make_executor("auto", task, 0).name == "inline"
-    assert logged() == [
-        "This model cannot be batched (its arithmetic cannot be counted: OSError: no gradients, no answer); "
-        "training clients one by one."
-    ]
+
+def test_a_loss_of_the_whole_batch_cannot_be_batched() -> None:
+    task = make_task("vector", lambda: perceptron(nn.ReLU()))
+    task.loss = contrastive
+    with pytest.raises(CannotBatch, match="a batched step differs from a plain one by "):
+        Stack(task, 0, 0.0)
+
+
+def test_a_model_that_compares_examples_cannot_be_batched() -> None:
+    task = make_task("vector", lambda: Apply(lambda m, x: m.a(x - x.mean(0)), a=nn.Linear(12, 3)))
+    with pytest.raises(CannotBatch, match="a batched step differs from a plain one by "):
+        Stack(task, 0, 0.0)
+
+
+LOSSES = {
+    "cross entropy": F.cross_entropy,
+    "smoothed": lambda outputs, targets: F.cross_entropy(outputs, targets, label_smoothing=0.1),
+    "squares": lambda outputs, targets: F.mse_loss(outputs, F.one_hot(targets, 3).float()),
+    "margins": F.multi_margin_loss,
+}
+OPTIMIZERS: list[dict[str, Any]] = [
+    {},
+    {"momentum": 0.9},
+    {"weight_decay": 0.1},
+    {"optimizer": "adamw", "weight_decay": 0.1},
+]
+
+
+@settings(max_examples=20, deadline=None)
+@given(
+    sizes=st.lists(st.integers(1, 30), min_size=1, max_size=6),
+    batch=st.integers(1, 12),
+    loss=st.sampled_from(["cross entropy", "squares"]),
+    local=st.sampled_from(OPTIMIZERS),
+    mu=st.sampled_from([0.0, 0.1]),
+)
+def test_filling_batches_up_changes_no_model_beyond_rounding(
+    sizes: list[int], batch: int, loss: str, local: dict[str, Any], mu: float
+) -> None:
+    task = make_task("vector", lambda: perceptron(nn.Tanh()), sizes, batch_size=batch, **local)
+    task.loss = LOSSES[loss]
+    together, alone = Batched(task, 0), Trainer(task, 0, capture=False)
+    for client in range(task.num_clients):
+        together.submit(order(task, client, mu))
+    for client in range(task.num_clients):
+        ours, theirs = together.result(client), alone.train(order(task, client, mu))
+        assert ours.params is not None
+        moved = np.linalg.norm(theirs.params - order(task, client).base)
+        assert np.linalg.norm(ours.params - theirs.params) <= 1e-3 * moved + 1e-5
+        assert ours.loss == pytest.approx(theirs.loss, rel=1e-3, abs=1e-5)
+        assert (ours.num_steps, ours.num_examples) == (theirs.num_steps, theirs.num_examples)
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_losses_that_are_means_over_examples_can_be_batched(loss: str) -> None:
+    task = make_task("vector", lambda: perceptron(nn.ReLU()))
+    task.loss = LOSSES[loss]
+    Stack(task, 0, 0.0)
+
+
+@pytest.mark.parametrize("model", [lambda: nn.Sequential(nn.Flatten(), nn.Linear(16, 4)), nn.Identity], ids=["a", "b"])
+def test_a_client_has_the_same_bits_beside_anybody(model: Any) -> None:
+    """Alone, beside others, early or late, in a stack of its own or shared with another run."""
+    if model is nn.Identity:
+        model = lambda: nn.Sequential(nn.Flatten(), nn.Linear(16, 9), nn.Tanh(), nn.Linear(9, 4))  # noqa: E731
+    sizes = tuple(range(1, 41))
+    task = own_task(model, sizes, batch_size=8)
+    expected = {}
+    for client in range(task.num_clients):
+        alone = Batched(own_task(model, sizes, batch_size=8), 0)
+        alone.submit(order(task, client))
+        expected[client] = alone.result(client)
+        if client == 12:
+            break
+    many, few = Batched(task, 0), Batched(task, 0)
+    for client in reversed(range(task.num_clients)):
+        (few if client % 3 == 0 else many).submit(order(task, client))
+    for client, alone in expected.items():
+        ours = (few if client % 3 == 0 else many).result(client)
+        assert ours.params is not None
+        assert ours.params.tobytes() == alone.params.tobytes()
+        assert ours.loss == alone.loss
+
+
+def test_discarded_work_is_not_done() -> None:
+    task = own_task(lambda: nn.Sequential(nn.Flatten(), nn.Linear(16, 4)))
+    executor = Batched(task, 0)
+    for client in range(4):
+        executor.submit(order(task, client))
+    executor.discard(1)
+    executor.submit(order(task, 1, epochs=1))
+    assert executor.result(1).num_steps == 5
+    executor.discard(2)
+    executor.discard(2)
+    executor.close()
+    assert (executor._pending, executor.finished().keys() - {0, 3}) == ({}, set())
+    stack = Stack.of(task, 0, 0.0)
+    assert (stack._rows, stack._waiting) == ({}, [])
+
+
+def test_a_client_with_bad_data_fails_alone() -> None:
+    task = make_task("vector", lambda: perceptron(nn.ReLU()), (8, 8, 8))
+    task.targets[8:16] = 7  # of three classes
+    good = Batched(make_task("vector", lambda: perceptron(nn.ReLU()), (8, 8, 8)), 0)
+    executor = Batched(task, 0)
+    for one in (executor, good):
+        for client in range(3):
+            one.submit(order(task, client))
+    failed = executor.result(1)
+    assert failed.params is None
+    assert failed.error == "IndexError: Target 7 is out of bounds."
+    for client in (0, 2):
+        assert executor.result(client).params.tobytes() == good.result(client).params.tobytes()
+
+
+def test_a_run_continues_to_the_same_bytes_from_half_trained_rows(tmp_path: Any) -> None:
+    task, asked = task_of("LayerNorm"), iter(range(10**9))
+    settings = {"stop": {"updates": 30}, "engine": {"executor": "batched", "evaluate_every": 7}, "weather": "phones"}
+    whole = fedfa.simulate("fedfa-param:concurrency=3:window=2", task, **settings)  # pyright: ignore
+
+    def progress(_: Simulation) -> None:
+        pass
+
+    with pytest.raises(KeyboardInterrupt):
+        fedfa.simulate(
+            "fedfa-param:concurrency=3:window=2", task_of("LayerNorm"), out=tmp_path / "run", progress=progress,
+            interrupted=lambda: next(asked) >= 0, **settings,  # pyright: ignore
+        )  # fmt: skip
+    parts = fedfa.simulate(
+        "fedfa-param:concurrency=3:window=2",
+        task_of("LayerNorm"),
+        out=tmp_path / "run",
+        resume=True,
+        **settings,  # pyright: ignore
+    )
+    assert whole.model is not None
+    assert parts.model is not None
+    assert whole.model.tobytes() == parts.model.tobytes()
+    assert whole.updates.equals(parts.updates)
+
+
+def test_every_executor_has_the_same_events() -> None:
+    frames = []
+    for executor in ("inline", "batched"):
+        task = make_task("vector", lambda: perceptron(nn.ReLU()), (3, 9, 14, 5, 22, 7))
+        run = fedfa.simulate(
+            "fedbuff:buffer=2:concurrency=4", task, "phones", {"updates": 40}, engine={"executor": executor}
+        )
+        assert run.manifest["executor"] == executor
+        frames.append(run.updates.drop("train_loss", "delta_norm"))
+    assert frames[0].equals(frames[1])
+
+
+def test_names_are_known() -> None:
+    assert STACKED | REFUSED.keys() <= MODELS.keys() | Answer.models.keys()

@@ -105,3 +105,11 @@ def test_operations_can_run_as_they_are_written() -> None:
     with private_torch.as_written():
         for _ in range(3):
             assert torch.equal(function(bias, left, right), torch.addmm(bias, left, right).sigmoid())
+
+
+def test_the_cpu_is_seeded_as_by_torch_itself() -> None:
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(5)
+        expected = torch.rand(3)
+        private_torch.seed_cpu(5)
+        assert torch.equal(torch.rand(3), expected)

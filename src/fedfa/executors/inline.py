@@ -24,10 +24,7 @@ class Inline:
         order = self._orders.pop(dispatch)
         if dispatch in self._finished:
             return self._finished.pop(dispatch)
-        try:
-            return self.train(order)
-        except Exception as error:  # a client that raises must not end the run
-            return Trained.failed(error)
+        return self._trainer.result(order)
 
     def train(self, order: WorkOrder) -> Trained:
         return self._trainer.train(order)

@@ -47,7 +47,7 @@ class Worker:
         self._switches = device.prepared()
         self._switches.__enter__()  # for as long as the worker lives
         make = inline if device.kind == "cpu" else auto
-        self._executor: Any = make(task, seed, device, compile, 0)
+        self._executor: Any = make(task, seed, device, compile, 0, 1)
 
     def train(self, order: WorkOrder, base: np.ndarray) -> Trained:
         """With lanes, calls come from several threads; the lock lets one at a time use the GPU."""
@@ -185,7 +185,7 @@ class RayWorkers:
             self._finished[dispatch] = trained
 
 
-def ray(task: Task, seed: int, device: Device, compile: bool, workers: int) -> Executor:
+def ray(task: Task, seed: int, device: Device, compile: bool, workers: int, pending: int) -> Executor:
     """Ray workers, on this machine or on a cluster."""
     return RayWorkers(task, seed, workers, device, compile)
 

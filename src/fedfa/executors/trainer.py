@@ -19,6 +19,7 @@ from fedfa.executors.capture import CannotCapture, capture_loop
 from fedfa.executors.unseen import nothing_unseen
 from fedfa.learning.device import CPU, Device
 from fedfa.learning.local import own_seed
+from fedfa.learning.private_torch import seed_cpu
 from fedfa.learning.task import Task
 
 CAPTURING_SECONDS = 0.05
@@ -73,6 +74,20 @@ class Trainer:
         except CannotCapture:  # something in this client's data: the plain way says it in PyTorch's own words
             return self._train(order, False)
 
+    def result(self, order: WorkOrder) -> Trained:
+        """The same; a client that raises has failed."""
+        try:
+            return self.train(order)
+        except Exception as error:
+            return Trained.failed(error)
+
+    def after(self, base: Tensor, batches: Sequence[Tensor], prox_mu: float) -> Tensor:
+        """The model after plain steps on these batches."""
+        self._load(base, prox_mu)
+        for batch in batches:
+            self._step(batch, prox_mu, self.bound.gradients)
+        return self.bound.collect()
+
     def _train(self, order: WorkOrder, capture: bool) -> Trained:
         task, bound = self._task, self.bound
         self._load(torch.as_tensor(order.base), order.prox_mu)
@@ -99,8 +114,9 @@ class Trainer:
 
     @contextmanager
     def _forked(self, order: WorkOrder) -> Any:
-        with torch.random.fork_rng(devices=[] if self.device.kind == "cpu" else None):
-            torch.manual_seed(own_seed(self._seed, order.client, order.nth))
+        on_cpu, key = self.device.kind == "cpu", own_seed(self._seed, order.client, order.nth)
+        with torch.random.fork_rng(devices=[] if on_cpu else None):
+            (seed_cpu if on_cpu else torch.manual_seed)(key)
             yield
 
     def _drawing(self, order: WorkOrder) -> AbstractContextManager[Any]:

@@ -238,6 +238,10 @@ class FlatModule:
     def _buffers_at_home(self) -> list[tuple[dict[str, Tensor | None], str, Tensor]]:
         return [*self._travelling, *(entry[:3] for entry in self._resting)]
 
+    def changed_at_rest(self) -> str:
+        """A buffer that is not sent and was written to since ``load``; empty if there is none."""
+        return next((leaf for _, leaf, value, initial in self._resting if not torch.equal(value, initial)), "")
+
     def rests_like(self, other: nn.Module) -> bool:
         """Whether another module has the same values where nothing is trained: frozen parameters, buffers at rest."""
         resting = self.layout.resting(other).values()

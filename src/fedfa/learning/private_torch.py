@@ -33,6 +33,11 @@ def own_tensors(module: nn.Module) -> tuple[dict[str, Any], dict[str, Any]]:
     return module._parameters, module._buffers
 
 
+def seed_cpu(seed: int) -> None:
+    """``torch.manual_seed`` for the CPU alone: without a GPU, that one writes the whole stack down each time."""
+    torch.default_generator.manual_seed(seed)
+
+
 def as_written() -> AbstractContextManager[None]:
     """TorchScript runs operations as they are written, without rewriting them."""
     return torch.jit.optimized_execution(False)  # pyright: ignore[reportPrivateImportUsage]

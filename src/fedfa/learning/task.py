@@ -17,6 +17,7 @@ from fedfa.learning.base import Initial, Score
 from fedfa.learning.device import CPU, Device
 from fedfa.learning.flat import FlatModule, Layout, frozen
 from fedfa.learning.local import LocalTraining, shuffled
+from fedfa.learning.private_torch import seed_cpu
 from fedfa.learning.probe import say_once, why_not_channels_last
 from fedfa.randomness import INITIAL, keyed
 from fedfa.strategies.vectors import Vector
@@ -77,7 +78,7 @@ class Task:
     def build(self, seed: int) -> nn.Module:
         """The model with the initial weights of this seed, without touching the caller's random state."""
         with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(keyed(seed, INITIAL) >> 1)
+            seed_cpu(keyed(seed, INITIAL) >> 1)
             module = self.model()
         require(isinstance(module, nn.Module), f"model: must make an nn.Module, made a {type(module).__name__}")
         return module.train()

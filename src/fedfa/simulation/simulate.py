@@ -75,7 +75,10 @@ def simulate(
             require(isinstance(learned, Task), f"task: must be a fedfa.Task or 'digits', is a {type(learned).__name__}")
             assert isinstance(learned, Task)
             device = Device.of(settings.device, settings.precision, elsewhere=settings.executor == "ray")
-            executor = make_executor(settings.executor, learned, seed, device, settings.compile, settings.workers)
+            pending = strategy.concurrency if strategy.synchronous else strategy.concurrency // 2
+            executor = make_executor(
+                settings.executor, learned, seed, device, settings.compile, settings.workers, pending
+            )
             afterwards.callback(executor.close)
         run = Simulation(
             strategy=strategy,
