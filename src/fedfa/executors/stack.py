@@ -1,8 +1,8 @@
 """A stack of models, one per client, which take their local steps together: one operation for all of them.
 
-A step is written for one client and batched over clients with ``torch.func.vmap``. Clients have batches of unequal size,
-so a short batch is filled up with copies of an example of its own, whose loss has weight zero. That needs a loss that
-is a mean over examples, and a model that treats each example by itself: tried once, against plain steps.
+A step is written for one client and batched over clients with ``torch.func.vmap``. Batches of clients have unequal
+sizes, so a short batch is filled up with copies of an example of its own, whose loss has weight zero. That needs a loss
+that is a mean over examples, and a model that treats each example by itself: tried once, against plain steps.
 
 What a row computes depends neither on its place, nor on the other rows, nor on how many there are: this is tried, too.
 So a client's result has the same bits whoever is trained beside it.
@@ -28,6 +28,8 @@ from fedfa.learning.task import Task
 
 WIDTHS = (8, 16, 32)
 """Numbers of rows that can take a step: the smallest that holds all clients in training."""
+MOST_NUMBERS = 1 << 26
+"""In all models of a stack together: a large model has fewer rows."""
 LARGEST_ERROR = 1e-3
 """Largest distance between a row's steps and plain ones, in lengths of the steps: rounding only."""
 
@@ -62,8 +64,11 @@ class Stack:
     def __init__(self, task: Task, seed: int, prox_mu: float) -> None:
         self._task, self._seed, self._prox_mu = task, seed, prox_mu
         self.trainer = Trainer.of(task, seed)
-        bound, rows = self.trainer.bound, WIDTHS[-1]
+        bound = self.trainer.bound
         self._layout, self._compute = bound.layout, Stateless(bound.module)
+        fitting = [width for width in WIDTHS if width * self._layout.length <= MOST_NUMBERS]
+        self._widths = fitting or [max(1, MOST_NUMBERS // self._layout.length)]
+        rows = self._widths[-1]
         self._resting = self._layout.resting(bound.module)
         initial = torch.from_numpy(task.initial(seed).vector)
         self._models = initial.repeat(rows, 1)
@@ -101,7 +106,7 @@ class Stack:
     def advance(self, needed: "Work") -> None:
         """Let all that fit into the rows take steps, the needed one first, until one or more are done."""
         self._waiting.sort(key=lambda work: (work is not needed, work.order.arrives, work.order.dispatch))
-        free = (row for row in range(WIDTHS[-1]) if row not in self._rows)
+        free = (row for row in range(self._widths[-1]) if row not in self._rows)
         for row, work in zip(free, list(self._waiting), strict=False):
             self._rows[row] = work
             self._waiting.remove(work)
@@ -158,7 +163,7 @@ class Stack:
 
     def _steps(self, rows: int) -> Callable[[int], Any]:
         """Does the next steps of the first so many rows, and perhaps of some more."""
-        return self._captured[next(width for width in WIDTHS if width >= rows)]
+        return self._captured[next(width for width in self._widths if width >= rows)]
 
     def _step(self, width: int) -> None:
         """The next step of the first rows, in place."""
@@ -204,20 +209,20 @@ class Stack:
         try:
             with warnings.catch_warnings():  # torch warns where it would loop over clients after all
                 warnings.simplefilter("error", UserWarning)
-                for width in WIDTHS:  # recording takes a step, too
+                for width in self._widths:  # recording takes a step, too
                     self._captured[width] = capture_times(partial(self._step, width))
-                ends = {width: self._trial(initial, width) for width in WIDTHS}
+                ends = {width: self._trial(initial, width) for width in self._widths}
         except CannotCapture as error:
             raise CannotBatch(f"its step cannot be traced: {error}") from error
         for width, rows in ends.items():
-            if not torch.equal(rows, ends[WIDTHS[-1]][:width]):
+            if not torch.equal(rows, ends[self._widths[-1]][:width]):
                 raise CannotBatch("the result of one client depends on those beside it")
-        for row in (0, len(self._column) // 2 % WIDTHS[0], WIDTHS[0] - 1):
+        for row in {0, len(self._column) // 2 % self._widths[0], self._widths[0] - 1}:
             batches = [self._tables[row, step, : self._count(row)] for step in range(2)]
             plain = self.trainer.after(initial, batches, self._prox_mu)
             if changed := bound.changed_at_rest():
                 raise CannotBatch(f"it changes {changed}, which every client would have to keep for itself")
-            apart, moved = (ends[WIDTHS[-1]][row] - plain).norm(), (plain - initial).norm()
+            apart, moved = (ends[self._widths[-1]][row] - plain).norm(), (plain - initial).norm()
             if not apart <= LARGEST_ERROR * moved + 1e-6:
                 raise CannotBatch(
                     f"a batched step differs from a plain one by {float(apart / moved):.1%} of its length"
@@ -225,11 +230,10 @@ class Stack:
 
     def _trial(self, initial: Tensor, width: int) -> Tensor:
         """The first clients after two steps on a different number of examples each, in rows of reversed order."""
-        places = range(width) if width == WIDTHS[-1] else reversed(range(width))
+        places = range(width) if width == self._widths[-1] else reversed(range(width))
         order = dict(zip(range(width), places, strict=True))
         for client, row in order.items():
-            start = client * 7 % max(1, len(self._task.inputs) - len(self._column))
-            rows = torch.arange(start, start + len(self._column)) % len(self._task.inputs)
+            rows = (torch.arange(len(self._column)) + client) % len(self._task.inputs)
             self._load(row, initial, torch.stack([rows, rows.flip(0)]), [self._count(client)] * 2)
         self._steps(width)(2)
         return self._models[list(order.values())]
