@@ -13,7 +13,7 @@ from torch import Tensor, nn
 import fedfa
 from fedfa.executors.batched import Batched
 from fedfa.executors.registry import make_executor
-from fedfa.executors.stack import CannotBatch, Stack
+from fedfa.executors.stack import CannotBatch, Stack, Stacks
 from fedfa.executors.trainer import Trainer
 from tests.helpers.ordinary_models import MODELS, Answer, Apply, make_task, perceptron, task_of
 from tests.helpers.training import order, own_task
@@ -154,7 +154,7 @@ def test_discarded_work_is_not_done() -> None:
     executor.discard(2)
     executor.close()
     assert (executor._pending, executor.finished().keys() - {0, 3}) == ({}, set())
-    stack = Stack.of(task, 0, 0.0)
+    stack, _ = Stacks.of(task).join(task, 0, 0.0)
     assert (stack._rows, stack._waiting) == ({}, [])
 
 

@@ -6,7 +6,7 @@ from torch import nn
 
 import fedfa
 from fedfa.errors import ConfigError
-from fedfa.executors.on_this_machine import BATCHED_FROM
+from fedfa.executors.on_this_machine import BATCHED_FROM, quickest
 from fedfa.executors.registry import make_executor
 from fedfa.learning.device import CPU, Device
 from fedfa.learning.models.small import mlp
@@ -16,10 +16,12 @@ from tests.helpers.training import own_task
 
 def test_auto_batches_small_models_with_many_pending_clients() -> None:
     small = own_task(lambda: nn.Sequential(nn.Flatten(), mlp(inputs=16, classes=4)))
-    assert make_executor("auto", small, 0, pending=BATCHED_FROM).name == "batched"
-    assert make_executor("auto", small, 0, pending=BATCHED_FROM - 1).name == "inline"
+    assert quickest(small, 0, CPU, BATCHED_FROM)[0] == "batched"
+    assert quickest(small, 0, CPU, BATCHED_FROM - 1)[0] == "inline"
+    assert make_executor("auto", small, 0).name == "inline"
     large = own_task(lambda: nn.Sequential(nn.Flatten(), nn.Linear(16, 3000), nn.Linear(3000, 4)))
-    assert make_executor("auto", large, 0, pending=BATCHED_FROM).name == "inline"
+    name, why = quickest(large, 0, CPU, BATCHED_FROM)
+    assert (name, why) == ("inline", "63,004 parameters are bound by arithmetic")
 
 
 def test_wrong_devices_and_precisions_are_refused() -> None:

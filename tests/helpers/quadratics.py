@@ -100,6 +100,9 @@ class OneByOne:
     def submit(self, order: WorkOrder) -> None:
         self.orders[order.dispatch] = order
 
+    def ready(self, dispatch: int) -> bool:
+        return True
+
     def result(self, dispatch: int) -> Trained:
         return self.task.train(self.orders.pop(dispatch))
 

@@ -18,7 +18,6 @@ import torch
 from fedfa.analysis import theory
 from fedfa.analysis.gradients import Constants, measure
 from fedfa.errors import RecordError, check, require
-from fedfa.executors.registry import make_executor
 from fedfa.experiments.config import Experiment, load_experiment
 from fedfa.learning.base import Evaluator, Meanwhile, Score
 from fedfa.learning.device import Device, as_array
@@ -274,9 +273,7 @@ def replayed(
     wanted = spaced(len(versions), models)
     watched = Watched(task, wanted)
     engine = experiment.engine
-    device = Device.of(engine.device, engine.precision, elsewhere=engine.executor == "ray")
-    executor = make_executor(engine.executor, task, experiment.seed, device, engine.compile, engine.workers)
-    with closing(executor):
+    with closing(engine.make_executor(task, experiment.seed)) as executor:
         again = simulate(
             experiment.make_strategy(), watched, experiment.weather, Stop(updates=most), experiment.seed,
             engine=engine, executor=executor, label=run.label, progress=progress,

@@ -67,6 +67,10 @@ class Executor(Protocol):
         """Work that may be computed from now on."""
         ...
 
+    def ready(self, dispatch: int) -> bool:
+        """Whether nothing is gained by waiting before the result is asked for, while other runs go on."""
+        ...
+
     def result(self, dispatch: int) -> Trained:
         """The outcome of a submitted order; may compute many orders at once. Each is asked for once."""
         ...
@@ -84,7 +88,7 @@ class Executor(Protocol):
         ...
 
     def meanwhile(self) -> None:
-        """Called repeatedly while the engine waits for something else, such as an evaluation on a GPU."""
+        """Go on with what was submitted. Called repeatedly while a run waits for a result, or for an evaluation."""
         ...
 
     def close(self) -> None:
@@ -94,6 +98,9 @@ class Executor(Protocol):
 
 class KeepsNothing:
     """What an executor answers that computes nothing ahead and holds nothing to let go of."""
+
+    def ready(self, dispatch: int) -> bool:
+        return True
 
     def finished(self) -> dict[int, Trained]:
         return {}

@@ -147,13 +147,14 @@ def capture(function: Callable[..., Any], *examples: Tensor) -> Callable[..., An
     return _compiled([f"{name}: Tensor" for name in inputs], source, recording.constants)
 
 
-def capture_times(step: Callable[[], Any]) -> Callable[[int], Any]:
-    """A function that does a step so many times. The step has no inputs: it reads and changes tensors in place."""
-    recording = Recording({})
-    _recorded(recording, step)
+def capture_times(step: Callable[..., Any], *examples: Tensor) -> Callable[..., Any]:
+    """A function that does a step so many times on the same inputs; the step changes tensors in place."""
+    inputs = {f"x{number}": tensor for number, tensor in enumerate(examples)}
+    recording = Recording(inputs)
+    _recorded(recording, lambda: step(*examples))
     body = "\n".join(recording.lines).format(*recording.numbers)
     source = f"kept = 0\nfor i in range(times):\n{indent(body, '    ')}\nreturn kept"
-    return _compiled(["times: int"], source, recording.constants)
+    return _compiled(["times: int", *(f"{name}: Tensor" for name in inputs)], source, recording.constants)
 
 
 def capture_loop(step: Step, batches: Sequence[Tensor]) -> Callable[[Tensor, list[int]], None]:

@@ -20,6 +20,9 @@ class Inline:
     def submit(self, order: WorkOrder) -> None:
         self._orders[order.dispatch] = order
 
+    def ready(self, dispatch: int) -> bool:
+        return True
+
     def result(self, dispatch: int) -> Trained:
         order = self._orders.pop(dispatch)
         if dispatch in self._finished:

@@ -19,19 +19,43 @@ LEAST_FILLED = 0.4
 """Examples that count, as a share of all that a stack computes: the rest only fills batches up."""
 
 
-def auto(task: Task, seed: int, device: Device, compile: bool, workers: int, pending: int) -> Executor:
-    """The faster one for the model and the device at hand."""
+def auto(task: Task, seed: int, device: Device, compile: bool, workers: int) -> Executor:
+    """The faster one for the model and the device at hand, if little is pending."""
+    name, _ = quickest(task, seed, device, pending=1)
+    return {"inline": inline, "batched": batched, "lanes": lanes}[name](task, seed, device, compile, workers)
+
+
+def quickest(task: Task, seed: int, device: Device, pending: int) -> tuple[str, str]:
+    """The name of the fastest executor, and why it is; so many clients will usually be pending.
+
+    By a rule fitted to ``fedfa bench grid``, not by the clock: the same run takes the same executor every time.
+    """
     if device.kind != "cpu":
-        return lanes(task, seed, device, compile, workers, pending)
-    return _quickest_on_cpu(task, seed, device, pending)
+        return "lanes", "a GPU trains clients side by side"
+    if device != CPU:
+        return "inline", "bf16"
+    layout = task.layout(task.build(seed))
+    batches = [size for n in task.sizes for size in task.local.batch_sizes(n)]
+    filled = sum(batches) / (len(batches) * max(batches))
+    if layout.has_images or layout.num_trainable > LARGEST_STACKED:
+        return "inline", f"{layout.num_trainable:,} parameters are bound by arithmetic"
+    if pending < BATCHED_FROM:
+        return "inline", f"{pending} clients pending at a time; a stack of models pays from {BATCHED_FROM}"
+    if filled < LEAST_FILLED:
+        return "inline", f"batches of unequal size would fill only {filled:.0%} of a stack"
+    try:
+        Batched(task, seed).close()
+    except CannotBatch as reason:
+        return "inline", f"cannot be batched: {reason}"
+    return "batched", f"{pending} clients pending at a time, of {layout.num_trainable:,} parameters each"
 
 
-def inline(task: Task, seed: int, device: Device, compile: bool, workers: int, pending: int) -> Executor:
+def inline(task: Task, seed: int, device: Device, compile: bool, workers: int) -> Executor:
     """One client at a time."""
     return Inline(task, seed, device)
 
 
-def batched(task: Task, seed: int, device: Device, compile: bool, workers: int, pending: int) -> Executor:
+def batched(task: Task, seed: int, device: Device, compile: bool, workers: int) -> Executor:
     """All pending clients side by side."""
     require(device.kind == "cpu", "executor = 'batched': is for the CPU; on a GPU take lanes or inline")
     require(device == CPU, "executor = 'batched': computes in fp32; with bf16 take inline")
@@ -41,27 +65,13 @@ def batched(task: Task, seed: int, device: Device, compile: bool, workers: int, 
         return _one_by_one(task, seed, CPU, f"cannot be batched ({reason})")
 
 
-def lanes(task: Task, seed: int, device: Device, compile: bool, workers: int, pending: int) -> Executor:
+def lanes(task: Task, seed: int, device: Device, compile: bool, workers: int) -> Executor:
     """All in-flight clients side by side on a GPU."""
     require(device.kind != "cpu", "executor = 'lanes': needs a GPU; set device = 'cuda', or take another executor")
     try:
         return Lanes.prepared(task, seed, device, compile)
     except CannotCapture as reason:
         return _one_by_one(task, seed, device, f"has steps that cannot be captured ({reason})")
-
-
-def _quickest_on_cpu(task: Task, seed: int, device: Device, pending: int) -> Executor:
-    """By a rule, not by the clock: the same run takes the same executor every time."""
-    layout = task.layout(task.build(seed))
-    batches = [size for n in task.sizes for size in task.local.batch_sizes(n)]
-    filled = sum(batches) / (len(batches) * max(batches))
-    small = layout.num_trainable <= LARGEST_STACKED and not layout.has_images
-    if device == CPU and pending >= BATCHED_FROM and small and filled >= LEAST_FILLED:
-        try:
-            return Batched(task, seed)
-        except CannotBatch:  # nothing is lost that the user asked for
-            pass
-    return Inline(task, seed, device)
 
 
 def _one_by_one(task: Task, seed: int, device: Device, why: str) -> Executor:

@@ -47,7 +47,7 @@ class Worker:
         self._switches = device.prepared()
         self._switches.__enter__()  # for as long as the worker lives
         make = inline if device.kind == "cpu" else auto
-        self._executor: Any = make(task, seed, device, compile, 0, 1)
+        self._executor: Any = make(task, seed, device, compile, 0)
 
     def train(self, order: WorkOrder, base: np.ndarray) -> Trained:
         """With lanes, calls come from several threads; the lock lets one at a time use the GPU."""
@@ -119,10 +119,12 @@ class RayWorkers:
             heappush(self._waiting, (order.arrives, order.dispatch, copy.copy(order)))
             self._hand_out()
 
+    def ready(self, dispatch: int) -> bool:
+        return dispatch in self._finished
+
     def result(self, dispatch: int) -> Trained:
-        while dispatch not in self._finished:
-            self._collect()
-            self._hand_out()
+        while not self.ready(dispatch):
+            self.meanwhile()
         del self._orders[dispatch]
         return self._finished.pop(dispatch)
 
@@ -139,7 +141,8 @@ class RayWorkers:
         self._waiting = sorted(entry for entry in self._waiting if entry[1] not in finished)
 
     def meanwhile(self) -> None:
-        pass
+        self._collect()
+        self._hand_out()
 
     def close(self) -> None:
         """End the workers, and Ray too if it was started here."""
@@ -185,7 +188,7 @@ class RayWorkers:
             self._finished[dispatch] = trained
 
 
-def ray(task: Task, seed: int, device: Device, compile: bool, workers: int, pending: int) -> Executor:
+def ray(task: Task, seed: int, device: Device, compile: bool, workers: int) -> Executor:
     """Ray workers, on this machine or on a cluster."""
     return RayWorkers(task, seed, workers, device, compile)
 

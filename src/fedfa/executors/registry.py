@@ -9,8 +9,8 @@ from fedfa.learning.device import CPU, Device
 from fedfa.learning.task import Task
 from fedfa.settings import one_of
 
-MakeExecutor = Callable[[Task, int, Device, bool, int, int], Executor]
-"""From task, seed, device, ``compile``, the number of workers, and how many clients will usually be pending."""
+MakeExecutor = Callable[[Task, int, Device, bool, int], Executor]
+"""From task, seed, device, ``compile`` and the number of workers."""
 
 EXECUTORS: dict[str, MakeExecutor] = {
     "auto": auto,
@@ -22,8 +22,7 @@ EXECUTORS: dict[str, MakeExecutor] = {
 
 
 def make_executor(
-    name: str, task: Task, seed: int, device: Device = CPU, compile: bool = False, workers: int = 0,
-    pending: int = 1,
-) -> Executor:  # fmt: skip
+    name: str, task: Task, seed: int, device: Device = CPU, compile: bool = False, workers: int = 0
+) -> Executor:
     """The executor of this name."""
-    return EXECUTORS[one_of(EXECUTORS, name, "executor")](task, seed, device, compile, workers, pending)
+    return EXECUTORS[one_of(EXECUTORS, name, "executor")](task, seed, device, compile, workers)

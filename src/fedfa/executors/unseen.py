@@ -35,13 +35,20 @@ def nothing_unseen(module: nn.Module) -> Iterator[None]:
         raise CannotCapture("it keeps count in Python, or draws from Python's or NumPy's generator")
 
 
+def structure(module: nn.Module) -> Any:
+    """The classes of a model's parts, and their plain settings: two models with the same tensors and the same structure
+    compute the same, but for what classes keep elsewhere."""
+    return [
+        (name, type(part), [entry for entry in sorted(vars(part).items()) if _is_plain(entry[1])])
+        for name, part in module.named_modules()
+    ]
+
+
+def _is_plain(value: Any) -> bool:
+    return isinstance(value, bool | int | float | str) or (isinstance(value, tuple) and all(map(_is_plain, value)))
+
+
 def _outside(module: nn.Module) -> Any:
     """What Python code may remember between two steps."""
-    plain = [
-        (place, name, value)
-        for place, part in enumerate(module.modules())
-        for name, value in vars(part).items()
-        if isinstance(value, bool | int | float | str)
-    ]
     kind, keys, position, *_ = np.random.get_state()  # noqa: NPY002
-    return plain, random.getstate(), kind, np.asarray(keys).tobytes(), position
+    return structure(module), random.getstate(), kind, np.asarray(keys).tobytes(), position

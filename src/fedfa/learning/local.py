@@ -80,8 +80,11 @@ class LocalTraining:
             return torch.zeros_like(params), torch.zeros_like(params), params.new_zeros((*params.shape[:-1], 1))
         return (torch.zeros_like(params),) if self.momentum else ()
 
-    def step(self, params: Tensor, gradient: Tensor, memory: tuple[Tensor, ...], base: Tensor, prox_mu: float) -> None:
-        """One optimizer step, in place, with FedProx's pull towards ``base``."""
+    def step(
+        self, params: Tensor, gradient: Tensor, memory: tuple[Tensor, ...], base: Tensor, prox_mu: float,
+        lr: Tensor | None = None,
+    ) -> None:  # fmt: skip
+        """One optimizer step, in place, with FedProx's pull towards ``base``; ``lr`` is the client's own, if given."""
         if prox_mu:
             gradient = gradient + prox_mu * (params - base)
         if self.optimizer == "adamw":
@@ -96,17 +99,21 @@ class LocalTraining:
                 return
             first.mul_(b1).add_(gradient, alpha=1 - b1)
             second.mul_(b2).add_(gradient * gradient, alpha=1 - b2)
+            rate = self.lr if lr is None else lr
             if self.weight_decay:
-                params.mul_(1 - self.lr * self.weight_decay)
+                params.mul_(1 - rate * self.weight_decay)
             scale = (second / (1 - b2**count)).sqrt_().add_(ADAM_EPSILON)
-            params.sub_(scale.reciprocal_().mul_(first).mul_(self.lr / (1 - b1**count)))
+            params.sub_(scale.reciprocal_().mul_(first).mul_(rate / (1 - b1**count)))
             return
         if self.weight_decay:
             gradient = gradient + self.weight_decay * params
         if self.momentum:
             (velocity,) = memory
             gradient = velocity.mul_(self.momentum).add_(gradient)
-        params.add_(gradient, alpha=-self.lr)
+        if lr is None:
+            params.add_(gradient, alpha=-self.lr)
+        else:
+            params.sub_(gradient * lr)
 
 
 def own_seed(seed: int, client: int, nth: int) -> int:

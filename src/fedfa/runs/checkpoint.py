@@ -55,11 +55,7 @@ def write_tree(path: Path, state: Mapping[str, Any]) -> None:
 
 def read_tree(path: Path, device: Device = CPU) -> dict[str, Any]:
     """Read what ``write_tree`` wrote; vectors go to this device."""
-    try:
-        with np.load(path, allow_pickle=False) as file:
-            arrays = dict(file)
-    except (OSError, ValueError, zipfile.BadZipFile) as error:
-        raise RecordError(f"{path}: cannot be read ({error}); start the run again in a new folder") from error
+    arrays = _arrays(path)
 
     def decode(value: Any) -> Any:
         if isinstance(value, dict):
@@ -72,7 +68,26 @@ def read_tree(path: Path, device: Device = CPU) -> dict[str, Any]:
             return {decode(key): decode(item) for key, item in value["$items"]}
         return [decode(item) for item in value] if isinstance(value, list) else value
 
-    tree = json.loads(arrays["tree"].tobytes())
+    return decode(_tree(path, arrays["tree"]))
+
+
+def read_plain(path: Path, key: str) -> Any:
+    """One plain value of it, without reading its arrays."""
+    state = _tree(path, _arrays(path, "tree")["tree"])
+    return dict(state["$items"]).get(key)
+
+
+def _arrays(path: Path, *names: str) -> dict[str, np.ndarray]:
+    """The arrays of these names, or all."""
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            return {name: file[name] for name in names or file.files}
+    except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
+        raise RecordError(f"{path}: cannot be read ({error}); start the run again in a new folder") from error
+
+
+def _tree(path: Path, array: np.ndarray) -> Any:
+    tree = json.loads(array.tobytes())
     if tree.get("format") != FORMAT:
         raise RecordError(f"{path}: was written by another version of fedfa; go on with that one, or in a new folder")
-    return decode(tree["state"])
+    return tree["state"]

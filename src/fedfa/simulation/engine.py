@@ -4,17 +4,14 @@ Events are ordered by (virtual time, dispatch number) and handled one at a time.
 the clock, so a run is the same on a laptop and on a GPU.
 """
 
-import gc
 import logging
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from dataclasses import asdict
 from heapq import heappop, heappush
 from pathlib import Path
-from typing import Any
-
-import numpy as np
+from typing import Any, NamedTuple
 
 from fedfa.errors import EngineError, in_a_line
 from fedfa.executors.base import NOTHING, Executor
@@ -34,6 +31,21 @@ logger = logging.getLogger("fedfa")
 NOBODY = -1
 """Stands for a client in heap entries that only wake the engine."""
 UNANSWERED = Outcome("lost", "no answer in time")
+
+
+class Waiting(NamedTuple):
+    """What a run waits for before it goes on."""
+
+    executor: Executor
+    dispatch: int
+
+    @property
+    def over(self) -> bool:
+        return self.executor.ready(self.dispatch)
+
+
+Steps = Generator[Waiting, None, Run]
+"""A run in pieces: between them it waits, and other runs may go on."""
 
 
 class Simulation(SimulationState):
@@ -70,22 +82,16 @@ class Simulation(SimulationState):
 
     # The loop --------------------------------------------------------------------------------------------------------
 
-    def run(self, resume: bool = False) -> Run:
-        thresholds = gc.get_threshold()
-        gc.freeze()  # objects that exist now stay: garbage collections need not scan them repeatedly
-        gc.set_threshold(max(20_000, thresholds[0]), *thresholds[1:])
+    def steps(self, resume: bool = False) -> Steps:
+        """The run. Thrown KeyboardInterrupt while it waits, it is saved and ends."""
         try:
-            with np.errstate(over="ignore"):  # a client's absurd numbers are refused, not warned about
-                return self._run(resume)
+            return (yield from self._steps(resume))
         except BaseException as error:
             if self._live:
                 self._live.end(self, None if isinstance(error, KeyboardInterrupt) else in_a_line(error))
             raise
-        finally:
-            gc.set_threshold(*thresholds)
-            gc.unfreeze()
 
-    def _run(self, resume: bool) -> Run:
+    def _steps(self, resume: bool) -> Steps:
         self._began = last_saved = last_shown = time.perf_counter()
         if not (resume and self.load()):
             self._dispatch(self.strategy.begin(self.initial, self.num_trainable).start)
@@ -95,6 +101,12 @@ class Simulation(SimulationState):
         ended = self._reached()
         pause = self.settings.checkpoint_seconds
         while not ended:
+            if (waiting := self._waiting()) is not None:
+                try:
+                    yield waiting
+                except KeyboardInterrupt:
+                    self.save(self._wall_seconds)
+                    raise
             self._arrive()
             ended = self._reached()
             clock = time.perf_counter()
@@ -120,6 +132,16 @@ class Simulation(SimulationState):
     @property
     def _wall_seconds(self) -> float:
         return self.earlier_wall + time.perf_counter() - self._began
+
+    def _waiting(self) -> Waiting | None:
+        """The result of the next arrival, if there is one and it is not there."""
+        if not self.heap:
+            return None
+        _, dispatch, client = self.heap[0]
+        flight = self.in_flight.get(client)
+        if flight is None or flight.dispatch != dispatch or flight.delay.lost or self.executor.ready(dispatch):
+            return None
+        return Waiting(self.executor, dispatch)
 
     def _arrive(self) -> None:
         """Handle the next event."""

@@ -1,10 +1,13 @@
 """How a run is computed."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from fedfa.errors import check
-from fedfa.executors.registry import EXECUTORS
-from fedfa.learning.device import DeviceName, PrecisionName
+from fedfa.executors.base import Executor
+from fedfa.executors.on_this_machine import quickest
+from fedfa.executors.registry import EXECUTORS, make_executor
+from fedfa.learning.device import Device, DeviceName, PrecisionName
+from fedfa.learning.task import Task
 from fedfa.settings import one_of
 
 
@@ -35,3 +38,17 @@ class EngineSettings:
         check(1 <= self.threads <= 1024, "threads", self.threads, "must be between 1 and 1024")
         check(0 <= self.workers <= 10_000, "workers", self.workers, "must be between 0 and 10,000")
         check(self.checkpoint_seconds > 0, "checkpoint_seconds", self.checkpoint_seconds, "must be above 0")
+
+    def place(self) -> Device:
+        """Where clients are trained; a ConfigError says if it is not there."""
+        return Device.of(self.device, self.precision, elsewhere=self.executor == "ray")
+
+    def decided(self, task: Task, seed: int, pending: int) -> tuple["EngineSettings", str]:
+        """The same with an executor instead of "auto", and why; so many clients are usually ``pending``."""
+        if self.executor != "auto":
+            return self, "chosen by the settings"
+        name, why = quickest(task, seed, self.place(), pending)
+        return replace(self, executor=name), why
+
+    def make_executor(self, task: Task, seed: int) -> Executor:
+        return make_executor(self.executor, task, seed, self.place(), self.compile, self.workers)

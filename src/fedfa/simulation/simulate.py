@@ -1,28 +1,30 @@
 """``simulate``: one call from strategy, task and weather to a finished, recorded run."""
 
+import logging
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from fedfa.errors import RecordError, check, require
 from fedfa.executors.base import Executor
-from fedfa.executors.registry import make_executor
+from fedfa.executors.registry import EXECUTORS
 from fedfa.learning.base import EngineTask
 from fedfa.learning.data_task import named_task
-from fedfa.learning.device import Device
 from fedfa.learning.task import Task
 from fedfa.runs.run import Run
 from fedfa.runs.stop import Stop
 from fedfa.runs.store import is_begun, is_finished, read_run, write_run
 from fedfa.settings import build
-from fedfa.simulation.engine import Simulation
+from fedfa.simulation.engine import Simulation, Steps
 from fedfa.simulation.settings import EngineSettings
+from fedfa.simulation.together import alone, undisturbed
 from fedfa.simulation.weather import Weather, weather_from
 from fedfa.strategies.base import Strategy
 from fedfa.strategies.specs import strategy_from
+
+logger = logging.getLogger("fedfa")
 
 DEFAULT_STOP = Stop(updates=500)
 
@@ -53,37 +55,55 @@ def simulate(
     true, the run is saved and :class:`KeyboardInterrupt` is raised. ``progress`` is called from time to time.
     ``executor`` is your own object, instead of the one that ``engine`` names.
     """
-    if isinstance(strategy, str):
-        strategy = strategy_from(strategy)
-    kind = f"the class {strategy.__name__}" if isinstance(strategy, type) else f"a {type(strategy).__name__}"
-    require(isinstance(strategy, Strategy), f"strategy: must be a fedfa.Strategy or its name, is {kind}")
+    settings = engine_settings(engine)
+    steps = simulation(
+        strategy, task, weather, stop, seed, settings=settings, executor=executor, out=out, resume=resume,
+        label=label, command=command, target=target, interrupted=interrupted, progress=progress,
+    )  # fmt: skip
+    with undisturbed(settings.threads):
+        return alone(steps)
+
+
+def engine_settings(engine: EngineSettings | Mapping[str, Any] | None) -> EngineSettings:
+    """From a table as in an experiment file."""
+    return engine if isinstance(engine, EngineSettings) else build(EngineSettings, engine or {}, "engine")
+
+
+def simulation(
+    strategy: str | Strategy, task: str | EngineTask, weather: str | Weather | Mapping[str, Any],
+    stop: Stop | Mapping[str, Any], seed: int, *, settings: EngineSettings, executor: Executor | None = None,
+    out: str | Path | None = None, resume: bool = False, label: str = "", command: str = "",
+    target: float | None = None, interrupted: Callable[[], bool] = lambda: False,
+    progress: Callable[[Simulation], None] | None = None, beside: int = 1,
+) -> Steps:  # fmt: skip
+    """What ``simulate`` does, in pieces; so many runs go on at the same time in this process (``beside``)."""
+    strategy = checked_strategy(strategy)
     check(seed >= 0, "seed", seed, "must be 0, 1, 2, ...")
     learned = named_task(task, seed) if isinstance(task, str) else task
-    weather = weather_from(weather)
     stop = build(Stop, stop, "stop") if isinstance(stop, Mapping) else stop
-    settings = engine if isinstance(engine, EngineSettings) else build(EngineSettings, engine or {}, "engine")
     folder = None if out is None else Path(out)
     finished = folder is not None and is_finished(folder)
     if finished and not resume:
         raise RecordError(f"{folder}: holds a finished run; choose another folder")
     if folder is not None and not resume and is_begun(folder):
         raise RecordError(f"{folder}: holds an unfinished run; continue it with resume, or choose another folder")
+    why = "an object of your own"
     with ExitStack() as afterwards:
-        afterwards.callback(torch.set_num_threads, torch.get_num_threads())
-        torch.set_num_threads(settings.threads)
         if executor is None:
             require(isinstance(learned, Task), f"task: must be a fedfa.Task or 'digits', is a {type(learned).__name__}")
             assert isinstance(learned, Task)
-            device = Device.of(settings.device, settings.precision, elsewhere=settings.executor == "ray")
-            pending = strategy.concurrency if strategy.synchronous else strategy.concurrency // 2
-            executor = make_executor(
-                settings.executor, learned, seed, device, settings.compile, settings.workers, pending
-            )
+            if settings.executor == "auto" and resume and (begun := _begun_with(folder)) in EXECUTORS:
+                settings, why = replace(settings, executor=begun), "the run began with it"
+            else:
+                settings, why = settings.decided(learned, seed, beside * typically_pending(strategy))
+            executor = settings.make_executor(learned, seed)
             afterwards.callback(executor.close)
+            logger.info("%s, seed %d: executor %s (%s)", label or strategy.name, seed, executor.name, why)
+        made = {"command": command, "target": target, "executor_because": why}
         run = Simulation(
             strategy=strategy,
             task=learned,
-            weather=weather,
+            weather=weather_from(weather),
             stop=stop,
             seed=seed,
             settings=settings,
@@ -97,15 +117,36 @@ def simulate(
             return _same_run(folder, run)
         try:
             with executor.device.prepared():
-                return _recorded(run.run(resume), command, target)
+                return _recorded((yield from run.steps(resume)), made)
         except KeyboardInterrupt:
             if folder is not None and len(run.record.evaluations):
-                _recorded(run.so_far(), command, target)
+                _recorded(run.so_far(), made)
             raise
 
 
-def _recorded(run: Run, command: str, target: float | None) -> Run:
-    run.manifest.update(command=command, target=target)
+def checked_strategy(strategy: str | Strategy) -> Strategy:
+    """A strategy, given by itself or by its name with settings."""
+    if isinstance(strategy, str):
+        strategy = strategy_from(strategy)
+    kind = f"the class {strategy.__name__}" if isinstance(strategy, type) else f"a {type(strategy).__name__}"
+    require(isinstance(strategy, Strategy), f"strategy: must be a fedfa.Strategy or its name, is {kind}")
+    return strategy
+
+
+def typically_pending(strategy: Strategy) -> int:
+    """How many clients of one run are usually in training, and not yet trained."""
+    return strategy.concurrency if strategy.synchronous else max(1, strategy.concurrency // 2)
+
+
+def _begun_with(folder: Path | None) -> str | None:
+    """The name of the executor of the run in this folder, finished or not."""
+    if folder is None:
+        return None
+    return read_run(folder).manifest.get("executor") if is_finished(folder) else Simulation.begun_with(folder)
+
+
+def _recorded(run: Run, made: Mapping[str, Any]) -> Run:
+    run.manifest.update(made)
     if run.folder is not None:
         write_run(run.folder, run)
     return run

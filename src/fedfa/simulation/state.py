@@ -15,7 +15,7 @@ import numpy as np
 from fedfa.errors import ConfigError
 from fedfa.executors.base import Executor, Trained, WorkOrder
 from fedfa.learning.base import EngineTask
-from fedfa.runs.checkpoint import read_tree, write_tree
+from fedfa.runs.checkpoint import read_plain, read_tree, write_tree
 from fedfa.runs.state import RunState
 from fedfa.runs.stop import Stop
 from fedfa.runs.store import CHECKPOINT
@@ -84,6 +84,7 @@ class SimulationState(RunState[SimulatedFlight]):
         if self.folder is None:
             return
         state = self.common_state() | {
+            "executor": self.executor.name,
             "wake_at": self.wake_at,
             "earlier_wall": wall_seconds,
             "heap": self.heap,
@@ -93,6 +94,12 @@ class SimulationState(RunState[SimulatedFlight]):
             "finished": {dispatch: done.state_dict() for dispatch, done in self.executor.finished().items()},
         }
         write_tree(self.folder / CHECKPOINT, state)
+
+    @staticmethod
+    def begun_with(folder: Path) -> str | None:
+        """The name of the executor with which the unfinished run in this folder began; None if there is none."""
+        path = folder / CHECKPOINT
+        return read_plain(path, "executor") if path.exists() else None
 
     def load(self) -> bool:
         """Continue from the folder's checkpoint; False if there is none, and the run starts from the beginning."""
