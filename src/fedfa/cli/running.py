@@ -102,7 +102,7 @@ def compare(
     runs, jobs = [], jobs or jobs_for(todo)
     with counted_progress(len(todo)) as advance:
         try:
-            for done in run_points(in_order(todo), jobs=jobs, command=command_typed(), resume=resume):
+            for done in run_points(in_order(todo), jobs=jobs, total=len(todo), command=command_typed(), resume=resume):
                 runs.append(done)
                 advance(f"{done.label}, seed {done.seed}: best accuracy {done.best_accuracy:.3f}")
         except KeyboardInterrupt:

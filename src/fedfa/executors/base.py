@@ -59,6 +59,11 @@ class Executor(Protocol):
     def name(self) -> str: ...
 
     @property
+    def shares(self) -> bool:
+        """Whether clients of several runs are trained together, which is faster than one run after the other."""
+        ...
+
+    @property
     def device(self) -> Device:
         """Where models are kept, which determines the form in which they are passed."""
         ...
@@ -98,6 +103,8 @@ class Executor(Protocol):
 
 class KeepsNothing:
     """What an executor answers that computes nothing ahead and holds nothing to let go of."""
+
+    shares = False
 
     def ready(self, dispatch: int) -> bool:
         return True

@@ -12,6 +12,7 @@ class Batched:
     """Clients of this run take steps beside those of others whose task has the same stacks."""
 
     name = "batched"
+    shares = True
     device = CPU
 
     def __init__(self, task: Task, seed: int) -> None:

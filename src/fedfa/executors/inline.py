@@ -10,6 +10,7 @@ class Inline:
     """Trains a client when its result is asked for."""
 
     name = "inline"
+    shares = False
 
     def __init__(self, task: Task, seed: int, device: Device = CPU) -> None:
         self.device = device

@@ -47,6 +47,7 @@ class Lanes:
     """Trains every submitted order at once, each on its own lane."""
 
     name = "lanes"
+    shares = False
 
     @classmethod
     def prepared(cls, task: Task, seed: int, device: Device, compile: bool = False) -> "Lanes":

@@ -73,6 +73,7 @@ class Worker:
 class RayWorkers:
     """Hands orders to workers and collects what comes back."""
 
+    shares = False
     device = CPU  # of the models between clients
 
     def __init__(self, task: Task, seed: int, workers: int = 0, device: Device = CPU, compile: bool = False) -> None:

@@ -17,9 +17,10 @@ from fedfa.runs.run import Run
 from fedfa.runs.stop import Stop
 from fedfa.runs.store import is_begun, is_finished
 from fedfa.settings import build, load_object, override, parse_override, suggest, to_toml
-from fedfa.simulation.engine import Simulation
+from fedfa.simulation.engine import Simulation, Steps
 from fedfa.simulation.settings import EngineSettings
-from fedfa.simulation.simulate import simulate
+from fedfa.simulation.simulate import simulation
+from fedfa.simulation.together import alone, undisturbed
 from fedfa.simulation.weather import Weather, weather_from
 from fedfa.strategies.base import Strategy
 from fedfa.strategies.specs import make_strategy, parameters
@@ -99,7 +100,12 @@ class Experiment:
             return task
         return data_task(self.data, self.model, self.local, self.seed)
 
-    def run(
+    def run(self, out: Path | None, **how: Any) -> Run:
+        """Run it, with the arguments of ``steps``."""
+        with undisturbed(self.engine.threads):
+            return alone(self.steps(out, **how))
+
+    def steps(
         self,
         out: Path | None,
         *,
@@ -109,10 +115,12 @@ class Experiment:
         task: Task | None = None,
         interrupted: Callable[[], bool] = lambda: False,
         progress: Callable[[Simulation], None] | None = None,
-    ) -> Run:
-        """Run it; with ``out``, recorded in that folder together with the resolved experiment.
+        beside: int = 1,
+    ) -> Steps:
+        """Run it in pieces; with ``out``, recorded in that folder together with the resolved experiment.
 
-        ``task`` is an earlier result of ``make_task``, for several runs on the same data.
+        ``task`` is an earlier result of ``make_task``, for several runs on the same data. So many runs go on at the
+        same time in this process (``beside``).
         """
         strategy, task = self.make_strategy(), task or self.make_task()
         strategy.check_clients(task.num_clients)
@@ -128,10 +136,10 @@ class Experiment:
         if fresh:
             write_config()
         try:
-            run = simulate(
+            run = yield from simulation(
                 strategy, task, self.weather, self.stop, self.seed,
                 engine=self.engine, out=out, resume=resume, label=label, command=command,
-                target=self.compare.target, interrupted=interrupted, progress=progress,
+                target=self.compare.target, interrupted=interrupted, progress=progress, beside=beside,
             )  # fmt: skip
         except KeyboardInterrupt:
             write_config()  # to the rows so far

@@ -7,15 +7,20 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from multiprocessing.connection import wait
 from multiprocessing.process import BaseProcess
 from typing import Any
 
 from fedfa.errors import EngineError
+from fedfa.executors.stack import Stacks
 from fedfa.experiments.points import Point, ingredients
 from fedfa.learning.task import Task
 from fedfa.runs.run import Run
+from fedfa.simulation.engine import Steps
+from fedfa.simulation.together import MOST_TOGETHER, Begin, together, undisturbed
 
 logger = logging.getLogger("fedfa")
 
@@ -29,33 +34,53 @@ def run_points(
     todo: Iterable[Point],
     *,
     jobs: int,
+    total: int = 1,
     command: str = "",
     resume: bool = False,
     interrupted: Callable[[], bool] = lambda: False,
 ) -> Iterator[Run]:
-    """Run points, this many at a time; yields runs as they finish.
+    """Run points in this many processes; yields runs as they finish.
 
-    A point is taken from ``todo`` when a process is free for it, so that a generator can decide late which one is next.
-    The current runs end when the iterator is closed, on Ctrl-C, and when ``interrupted`` returns true. Each then leaves
-    a checkpoint that ``resume`` continues.
+    A process makes several runs at a time if it can train their clients together, which depends on how many there are
+    in ``total``. A point is taken from ``todo`` when there is room for it, so that a generator can decide late which
+    one is next. The current runs end when the iterator is closed, on Ctrl-C, and when ``interrupted`` returns true.
+    Each then leaves a checkpoint that ``resume`` continues.
     """
     waiting, workers = iter(todo), list[_Worker]()
+    beside = min(MOST_TOGETHER, -(-total // jobs))
     try:
         while not interrupted():
-            for worker in _free(workers, jobs):
-                if (point := next(waiting, None)) is None:
-                    break
-                worker.start(point, command, resume)
+            while (worker := _freest(workers, jobs)) and (point := next(waiting, None)) is not None:
+                worker.start(_Job(point, command, resume, beside))
             busy = [worker for worker in workers if worker.busy]
             if not busy:
                 return
             for worker in _answering(busy):
-                yield worker.result()
+                if (run := worker.answer()) is not None:
+                    yield run
     except KeyboardInterrupt:
         logger.warning("Saving the current runs; a second Ctrl-C ends at once.")
         raise
     finally:
         _end(workers)
+
+
+@dataclass(frozen=True, slots=True)
+class _Job:
+    """A point to run, and how."""
+
+    point: Point
+    command: str
+    resume: bool
+    beside: int
+    """Runs that there may be at a time in the process, this one included."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Room:
+    """A process can make this many runs at a time."""
+
+    runs: int
 
 
 @dataclass(slots=True)
@@ -65,7 +90,10 @@ class _Worker:
     process: BaseProcess
     connection: Any
     """A ``multiprocessing`` connection; its class depends on the system."""
-    busy: bool = False
+    busy: int = 0
+    """Runs under way."""
+    room: int = 1
+    """Runs that it can make at a time."""
 
     @classmethod
     def new(cls) -> "_Worker":
@@ -76,29 +104,33 @@ class _Worker:
         theirs.close()
         return cls(process, ours)
 
-    def start(self, point: Point, command: str, resume: bool) -> None:
-        self.connection.send((point, command, resume))
-        self.busy = True
+    def start(self, job: _Job) -> None:
+        self.connection.send(job)
+        self.busy += 1
 
-    def result(self) -> Run:
+    def answer(self) -> Run | None:
+        """A run that has ended, or None if the process said something else."""
         try:
             found = self.connection.recv()
         except EOFError:
-            self.busy = False
+            self.busy = 0
             why = "a run's process was killed; its last checkpoint is kept: repeat the command to continue"
             raise EngineError(why) from None
-        self.busy = False
+        if isinstance(found, _Room):
+            self.room = found.runs
+            return None
+        self.busy -= 1
         if isinstance(found, BaseException):
             raise found
         return found
 
 
-def _free(workers: list[_Worker], jobs: int) -> Iterator[_Worker]:
-    """Idle workers; starts new ones up to the limit."""
-    yield from [worker for worker in workers if not worker.busy]
-    while len(workers) < jobs:
+def _freest(workers: list[_Worker], jobs: int) -> _Worker | None:
+    """The process with the fewest runs, if it can make another; starts new ones up to the limit."""
+    if len(workers) < jobs and all(worker.busy for worker in workers):
         workers.append(_Worker.new())
-        yield workers[-1]
+    free = [worker for worker in workers if worker.busy < worker.room]
+    return min(free, key=lambda worker: worker.busy, default=None)
 
 
 def _answering(busy: list[_Worker]) -> list[_Worker]:
@@ -146,35 +178,82 @@ def _serve(connection: Any) -> None:
     """Make the requested runs, until the other end is closed."""
     asked = _Asked()
     threading.Thread(target=_follow_parent, daemon=True).start()
-    prepared: dict[str, Task] = {}
+    desk = _Desk(connection, asked)
     while not asked():
         try:
-            point, command, resume = connection.recv()
+            desk.wait()
         except (EOFError, OSError):
             return
-        found: Run | BaseException
         try:
-            found = _run(point, command, resume, asked, prepared)
+            with undisturbed(desk.threads):
+                for run in together(desk.following):
+                    desk.hand_in(run)
         except KeyboardInterrupt:
             return
         except Exception as error:
-            found = error
-        try:
-            connection.send(found)
-        except OSError:  # no longer awaited; it is on disk
-            return
+            desk.hand_in(error)
 
 
-def _run(point: Point, command: str, resume: bool, asked: _Asked, prepared: dict[str, Task]) -> Run:
-    """Make one run; keep the last task, because the next point often has the same."""
-    key = ingredients(point.experiment)
-    if key not in prepared:
-        prepared.clear()
-        prepared[key] = point.experiment.make_task()
-    run = point.experiment.run(
-        point.folder, resume=resume, label=point.label, command=command, task=prepared[key], interrupted=asked
-    )
-    return replace(run, model=None)
+class _Desk:
+    """Takes jobs from the connection, and hands in what came of them."""
+
+    def __init__(self, connection: Any, asked: _Asked) -> None:
+        self._connection, self._asked = connection, asked
+        self._next: _Job | None = None
+        self._running: list[_Job] = []
+        self._told = False
+        self._tasks: dict[str, Task] = {}
+        self._stacks = Stacks()
+
+    def wait(self) -> None:
+        """Until there is a job."""
+        self._running.clear()
+        self._next = self._next or self._connection.recv()
+
+    @property
+    def threads(self) -> int:
+        assert self._next is not None
+        return self._next.point.experiment.engine.threads
+
+    def following(self) -> Begin | None:
+        """The next run, if there is one that may go on beside the others."""
+        if self._running and not self._told:
+            self._told = True
+            self._connection.send(_Room(MOST_TOGETHER))
+        if self._next is None and self._connection.poll():
+            try:
+                self._next = self._connection.recv()
+            except (EOFError, OSError):
+                return None
+        if self._next is None or (self._running and self.threads != self._running[0].point.experiment.engine.threads):
+            return None
+        job, self._next = self._next, None
+        self._running.append(job)
+        return partial(self._begin, job)
+
+    def _begin(self, job: _Job) -> Steps:
+        point = job.point
+        return point.experiment.steps(
+            point.folder, resume=job.resume, label=point.label, command=job.command, task=self._task(point),
+            interrupted=self._asked, beside=job.beside,
+        )  # fmt: skip
+
+    def _task(self, point: Point) -> Task:
+        """Tasks of the runs under way are kept, because the next run often has the same."""
+        key = ingredients(point.experiment)
+        if key not in self._tasks:
+            used = {ingredients(job.point.experiment) for job in self._running}
+            self._tasks = {known: task for known, task in self._tasks.items() if known in used}
+            self._tasks[key] = task = point.experiment.make_task()
+            self._stacks.share(task)
+        return self._tasks[key]
+
+    def hand_in(self, found: Run | BaseException) -> None:
+        if isinstance(found, Run):
+            self._running = [job for job in self._running if job.point.folder != found.folder]
+            found = replace(found, model=None)
+        with suppress(OSError):  # no longer awaited; it is on disk
+            self._connection.send(found)
 
 
 def _follow_parent() -> None:

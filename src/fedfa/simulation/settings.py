@@ -1,6 +1,8 @@
 """How a run is computed."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 from fedfa.errors import check
 from fedfa.executors.base import Executor
@@ -8,7 +10,7 @@ from fedfa.executors.on_this_machine import quickest
 from fedfa.executors.registry import EXECUTORS, make_executor
 from fedfa.learning.device import Device, DeviceName, PrecisionName
 from fedfa.learning.task import Task
-from fedfa.settings import one_of
+from fedfa.settings import build, one_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +40,11 @@ class EngineSettings:
         check(1 <= self.threads <= 1024, "threads", self.threads, "must be between 1 and 1024")
         check(0 <= self.workers <= 10_000, "workers", self.workers, "must be between 0 and 10,000")
         check(self.checkpoint_seconds > 0, "checkpoint_seconds", self.checkpoint_seconds, "must be above 0")
+
+    @classmethod
+    def of(cls, table: "EngineSettings | Mapping[str, Any] | None") -> "EngineSettings":
+        """From a table as in an experiment file."""
+        return table if isinstance(table, cls) else build(cls, table or {}, "engine")
 
     def place(self) -> Device:
         """Where clients are trained; a ConfigError says if it is not there."""

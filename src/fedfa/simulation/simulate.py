@@ -55,29 +55,24 @@ def simulate(
     true, the run is saved and :class:`KeyboardInterrupt` is raised. ``progress`` is called from time to time.
     ``executor`` is your own object, instead of the one that ``engine`` names.
     """
-    settings = engine_settings(engine)
+    settings = EngineSettings.of(engine)
     steps = simulation(
-        strategy, task, weather, stop, seed, settings=settings, executor=executor, out=out, resume=resume,
+        strategy, task, weather, stop, seed, engine=settings, executor=executor, out=out, resume=resume,
         label=label, command=command, target=target, interrupted=interrupted, progress=progress,
     )  # fmt: skip
     with undisturbed(settings.threads):
         return alone(steps)
 
 
-def engine_settings(engine: EngineSettings | Mapping[str, Any] | None) -> EngineSettings:
-    """From a table as in an experiment file."""
-    return engine if isinstance(engine, EngineSettings) else build(EngineSettings, engine or {}, "engine")
-
-
 def simulation(
-    strategy: str | Strategy, task: str | EngineTask, weather: str | Weather | Mapping[str, Any],
-    stop: Stop | Mapping[str, Any], seed: int, *, settings: EngineSettings, executor: Executor | None = None,
-    out: str | Path | None = None, resume: bool = False, label: str = "", command: str = "",
-    target: float | None = None, interrupted: Callable[[], bool] = lambda: False,
+    strategy: str | Strategy, task: str | EngineTask = "digits", weather: str | Weather | Mapping[str, Any] = "paper",
+    stop: Stop | Mapping[str, Any] = DEFAULT_STOP, seed: int = 0, *, engine: EngineSettings,
+    executor: Executor | None = None, out: str | Path | None = None, resume: bool = False, label: str = "",
+    command: str = "", target: float | None = None, interrupted: Callable[[], bool] = lambda: False,
     progress: Callable[[Simulation], None] | None = None, beside: int = 1,
 ) -> Steps:  # fmt: skip
     """What ``simulate`` does, in pieces; so many runs go on at the same time in this process (``beside``)."""
-    strategy = checked_strategy(strategy)
+    settings, strategy = engine, checked_strategy(strategy)
     check(seed >= 0, "seed", seed, "must be 0, 1, 2, ...")
     learned = named_task(task, seed) if isinstance(task, str) else task
     stop = build(Stop, stop, "stop") if isinstance(stop, Mapping) else stop

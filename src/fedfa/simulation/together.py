@@ -5,7 +5,8 @@ events, and the same records, as alone.
 """
 
 import gc
-from collections.abc import Callable, Iterable, Iterator
+from collections import deque
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 
 import numpy as np
@@ -14,34 +15,41 @@ import torch
 from fedfa.runs.run import Run
 from fedfa.simulation.engine import Steps, Waiting
 
+MOST_TOGETHER = 16
+"""Runs at a time whose clients are trained together."""
+
 Begin = Callable[[], Steps]
 
 
-def together(runs: Iterable[Begin], most: int) -> Iterator[tuple[int, Run]]:
-    """Make these runs, so many at a time; yields each one's number and result as it ends.
+def together(following: Callable[[], Begin | None]) -> Iterator[Run]:
+    """Make runs; yields each as it ends.
 
-    When one is interrupted or fails, and when the iterator is closed, the others are saved and end.
+    ``following`` is asked for the next one whenever there is room for it, and may answer None, for none at present.
+    Several go on at a time as long as their executors share. When one is interrupted or fails, and when the iterator is
+    closed, the others are saved and end.
     """
-    waiting, underway = enumerate(runs), dict[int, tuple[Steps, Waiting]]()
-    turn = 0
+    underway: deque[tuple[Steps, Waiting]] = deque()
     try:
         while True:
-            while len(underway) < most and (following := next(waiting, None)) is not None:
-                number, begin = following
-                if (run := _go_on(underway, number, begin())) is not None:
-                    yield number, run
+            while _room(underway) and (begin := following()) is not None:
+                if (run := _go_on(begin(), underway)) is not None:
+                    yield run
             if not underway:
                 return
-            able = [number for number, (_, one) in underway.items() if one.over]
-            for number in able:
-                if (run := _go_on(underway, number, underway.pop(number)[0])) is not None:
-                    yield number, run
-            if not able:
-                turn += 1
-                _, blocked = list(underway.values())[turn % len(underway)]
-                blocked.executor.meanwhile()
+            moved = False
+            for _ in range(len(underway)):
+                steps, waiting = underway.popleft()
+                if not waiting.over:
+                    underway.append((steps, waiting))
+                    continue
+                moved = True
+                if (run := _go_on(steps, underway)) is not None:
+                    yield run
+            if not moved:
+                underway.rotate()
+                underway[0][1].executor.meanwhile()
     finally:
-        for steps, _ in underway.values():
+        for steps, _ in underway:
             _save(steps)
 
 
@@ -70,10 +78,15 @@ def undisturbed(threads: int) -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def _go_on(underway: dict[int, tuple[Steps, Waiting]], number: int, steps: Steps) -> Run | None:
-    """Let a run go on until it waits again; the run, if it has ended."""
+def _room(underway: Collection[tuple[Steps, Waiting]]) -> bool:
+    most = MOST_TOGETHER if all(waiting.executor.shares for _, waiting in underway) else 1
+    return len(underway) < most
+
+
+def _go_on(steps: Steps, underway: deque[tuple[Steps, Waiting]]) -> Run | None:
+    """Let a run go on until it waits; the run, if it has ended."""
     try:
-        underway[number] = steps, next(steps)
+        underway.append((steps, next(steps)))
     except StopIteration as end:
         return end.value
     return None
