@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -30,6 +31,20 @@ def test_the_next_point_is_chosen_when_a_process_is_free(tmp_path: Path) -> None
     assert seen == ["fedfa-param", "fedasync"]
     assert asked_after == [0, 1, 1]
     assert not todo[1].folder.exists()
+
+
+def test_a_process_makes_several_runs_at_a_time_where_that_is_faster(tmp_path: Path) -> None:
+    """And each is the one that it is alone."""
+    experiment = from_table(SMALL_EXPERIMENT | {"stop": {"updates": 60}})
+    specs = ["fedfa-param", "fedavg", "fedasync", "fedprox", "fedfa-delta"]
+    todo = points(experiment, specs, [0, 1], tmp_path / "together")
+    found = {(run.label, run.seed): run for run in run_points(todo, jobs=1, total=len(todo))}
+    assert {run.manifest["executor"] for run in found.values()} == {"batched"}
+    engine = replace(experiment.engine, executor="batched")
+    for point in points(replace(experiment, engine=engine), specs, [0, 1], tmp_path / "alone"):
+        run = point.experiment.run(point.folder, label=point.label)
+        assert run.updates.equals(found[point.label, run.seed].updates)
+        assert run.evaluations.equals(found[point.label, run.seed].evaluations)
 
 
 def test_interrupted_runs_are_saved_and_continued(tmp_path: Path) -> None:

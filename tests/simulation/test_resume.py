@@ -10,6 +10,7 @@ from fedfa import Stop, Weather
 from fedfa.learning.data.settings import DataSettings
 from fedfa.learning.data_task import data_task
 from fedfa.learning.models.settings import ModelSettings
+from fedfa.simulation.state import SimulationState
 from fedfa.simulation.weather import Availability
 from fedfa.strategies.base import Strategy
 from fedfa.strategies.registry import STRATEGIES
@@ -49,6 +50,22 @@ def test_resuming_with_other_settings_is_refused(task: fedfa.Task, tmp_path: Pat
     (tmp_path / "checkpoint.npz").write_bytes(b"damaged")
     with pytest.raises(fedfa.RecordError, match="cannot be read"):
         quick("fedavg", task, out=tmp_path, resume=True)
+
+
+def test_a_run_goes_on_with_the_executor_it_began_with(task: fedfa.Task, tmp_path: Path) -> None:
+    """Even where "auto" would now take another one."""
+    stop = Stop(updates=30)
+    for name, other in (("batched", "inline"), ("inline", "batched")):
+        with pytest.raises(KeyboardInterrupt):
+            quick("fedavg", task, out=tmp_path / name, executor=name, stop=Stop(seconds=1e6), interrupted=lambda: True)
+        begun = SimulationState.begun_with(tmp_path / name)
+        assert begun == name
+        for _ in range(2):  # continued, and then finished
+            run = quick("fedavg", task, out=tmp_path / name, executor="auto", stop=stop, resume=True)
+            assert run.manifest["executor"] == name
+        assert run.manifest["executor_because"] == "the run began with it"
+        with pytest.raises(fedfa.RecordError, match="finished run with other settings"):
+            quick("fedavg", task, out=tmp_path / name, executor=other, stop=stop, resume=True)
 
 
 def test_a_run_is_only_continued_as_itself(task: fedfa.Task, tmp_path: Path) -> None:

@@ -77,7 +77,7 @@ class Stacks:
     """All stacks of one process. Tasks that have this object in common share a stack where they are alike."""
 
     def __init__(self) -> None:
-        self._all: list[Stack] = []
+        self.all: list[Stack] = []
 
     @classmethod
     def of(cls, task: Task) -> "Stacks":
@@ -90,10 +90,10 @@ class Stacks:
     def join(self, task: Task, seed: int, prox_mu: float) -> tuple["Stack", Member]:
         """A stack for clients of this task; CannotBatch says why there is none."""
         trainer = Trainer.of(task, seed)
-        for stack in self._all:
+        for stack in self.all:
             if (member := stack.join(task, seed, trainer, prox_mu)) is not None:
                 return stack, member
-        self._all.append(stack := Stack(task, seed, prox_mu))
+        self.all.append(stack := Stack(task, seed, prox_mu))
         return stack, stack.founder
 
 
@@ -102,8 +102,8 @@ class Stack:
 
     def __init__(self, task: Task, seed: int, prox_mu: float) -> None:
         self.founder = Member(task, seed, Trainer.of(task, seed), users=1)
-        self._members = [self.founder]
-        self._task, self._prox_mu = task, prox_mu
+        self.members = [self.founder]
+        self._task, self.prox_mu = task, prox_mu
         bound = self.founder.trainer.bound
         self._layout, self._compute = bound.layout, Stateless(bound.module)
         fitting = [width for width in WIDTHS if width * self._layout.length <= MOST_NUMBERS]
@@ -137,13 +137,13 @@ class Stack:
 
     def join(self, task: Task, seed: int, trainer: Trainer, prox_mu: float) -> Member | None:
         """Train clients of this task, too; None if their steps would be others than those of the present members."""
-        for member in self._members:
-            if member.trainer is trainer and prox_mu == self._prox_mu:
+        for member in self.members:
+            if member.trainer is trainer and prox_mu == self.prox_mu:
                 member.users += 1
                 return member
-        if prox_mu != self._prox_mu or not self._alike(task, trainer):
+        if prox_mu != self.prox_mu or not self._alike(task, trainer):
             return None
-        before, member = self._members, Member(task, seed, trainer, users=1)
+        before, member = self.members, Member(task, seed, trainer, users=1)
         self._gather([one for one in before if one.users] + [member])
         try:
             with self._undone(), torch.random.fork_rng(devices=[]):
@@ -161,7 +161,7 @@ class Stack:
     def _alike(self, task: Task, trainer: Trainer) -> bool:
         """Whether it is the same model on the same kind of data, trained in the same way but for the learning rate."""
         ours, bound = self.founder.trainer.bound, trainer.bound
-        examples = [(part.inputs, part.targets) for part in (*(one.task for one in self._members if one.users), task)]
+        examples = [(part.inputs, part.targets) for part in (*(one.task for one in self.members if one.users), task)]
         return (
             task.loss is self._task.loss
             and replace(task.local, lr=1.0) == replace(self._task.local, lr=1.0)
@@ -184,7 +184,7 @@ class Stack:
                     self._tables[row] += start - member.start
             member.start = start
             start += len(member.task.inputs)
-        tasks, self._members = [member.task for member in members], members
+        tasks, self.members = [member.task for member in members], members
         self._inputs = tasks[0].inputs if len(tasks) == 1 else torch.cat([task.inputs for task in tasks])
         self._targets = tasks[0].targets if len(tasks) == 1 else torch.cat([task.targets for task in tasks])
 
@@ -247,7 +247,7 @@ class Stack:
 
     def _load(self, row: int, member: Member, base: Tensor, table: Tensor, sizes: list[int]) -> None:
         self._models[row] = base
-        if self._prox_mu:
+        if self.prox_mu:
             self._bases[row] = base
         steps, counts, positions = len(sizes), np.array(sizes), table.numpy()[:, : len(self._column)]
         tables = self._tables.numpy()[row]
@@ -292,7 +292,7 @@ class Stack:
             return (vmap(self._loss_of_one)(outputs, targets) * weights).sum()
 
         gradient, value = grad_and_value(loss)(params)
-        local.step(params, gradient, tuple(memory), base[:trainable], self._prox_mu, rate)
+        local.step(params, gradient, tuple(memory), base[:trainable], self.prox_mu, rate)
         return value
 
     def _loss_of_one(self, output: Any, target: Tensor) -> Tensor:
@@ -325,7 +325,7 @@ class Stack:
         bound, initial = member.trainer.bound, member.initial
         for row in {0, len(self._column) // 2 % self._widths[0], self._widths[0] - 1}:
             batches = [rows[: self._count(row)] for rows in self._trial_rows(member, row)]
-            plain = member.trainer.after(initial, batches, self._prox_mu)
+            plain = member.trainer.after(initial, batches, self.prox_mu)
             if changed := bound.changed_at_rest():
                 raise CannotBatch(f"it changes {changed}, which every client would have to keep for itself")
             apart, moved = (ends[row] - plain).norm(), (plain - initial).norm()
