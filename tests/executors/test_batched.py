@@ -66,6 +66,14 @@ def test_a_loss_of_the_whole_batch_cannot_be_batched() -> None:
         Stack(task, 0, 0.0)
 
 
+def test_a_loss_that_weighs_classes_cannot_be_batched_even_if_clients_have_one_class_each() -> None:
+    task = make_task("vector", lambda: perceptron(nn.ReLU()), (20, 20, 20))
+    task.targets = torch.arange(3).repeat_interleave(20)
+    task.loss = lambda outputs, targets: F.cross_entropy(outputs, targets, torch.tensor([1.0, 1.0, 1.5]))
+    with pytest.raises(CannotBatch, match="a batched step differs from a plain one by "):
+        Stack(task, 0, 0.0)
+
+
 def test_a_model_that_compares_examples_cannot_be_batched() -> None:
     task = make_task("vector", lambda: Apply(lambda m, x: m.a(x - x.mean(0)), a=nn.Linear(12, 3)))
     with pytest.raises(CannotBatch, match="a batched step differs from a plain one by "):
@@ -161,9 +169,9 @@ def test_discarded_work_is_not_done() -> None:
 def test_a_client_with_bad_data_fails_alone() -> None:
     sizes = (90, 8, 8)
     task = make_task("vector", lambda: perceptron(nn.ReLU()), sizes)
-    task.targets[90:98] = 7  # of three classes
     good = Batched(make_task("vector", lambda: perceptron(nn.ReLU()), sizes), 0)
     executor = Batched(task, 0)
+    task.targets[90:98] = 7  # of three classes
     for one in (executor, good):
         for client in range(3):
             one.submit(order(task, client))

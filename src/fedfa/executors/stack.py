@@ -1,8 +1,7 @@
 """A stack of models, one per client, which take their local steps together: one operation for all of them.
 
 A step is written for one client and batched over clients with ``torch.func.vmap``. Batches of clients have unequal
-sizes, so a short batch is filled up with copies of an example of its own, whose loss has weight zero. That needs a loss
-that is a mean over examples, and a model that treats each example by itself: tried once, against plain steps.
+sizes, so short ones are filled up (see padding.py): tried once, against plain steps.
 
 What a row computes depends neither on its place, nor on the other rows, nor on how many there are: this is tried, too.
 So a client's result has the same bits whoever is trained beside it.
@@ -21,17 +20,15 @@ from torch.func import grad_and_value, vmap
 from fedfa.errors import in_a_line
 from fedfa.executors.base import Trained, WorkOrder
 from fedfa.executors.capture import CannotCapture, capture_times
+from fedfa.executors.padding import LARGEST_ERROR, filled_up, mixed, weighted_mean, weights_of, why_never
 from fedfa.executors.trainer import Trainer
 from fedfa.learning.flat import Stateless
-from fedfa.learning.private_torch import Dropout, NormWithStatistics
 from fedfa.learning.task import Task
 
 WIDTHS = (8, 16, 32)
 """Numbers of rows that can take a step: the smallest that holds all clients in training."""
 MOST_NUMBERS = 1 << 26
 """In all models of a stack together: a large model has fewer rows."""
-LARGEST_ERROR = 1e-3
-"""Largest distance between a row's steps and plain ones, in lengths of the steps: rounding only."""
 
 
 class CannotBatch(Exception):
@@ -151,9 +148,8 @@ class Stack:
         self._models[row] = base
         if self._prox_mu:
             self._bases[row] = base
-        counts, width = torch.tensor(sizes), len(self._column)
-        table = table[:, :width]
-        self._tables[row, : len(sizes)] = torch.where(self._column < counts[:, None], table, table[:, :1])
+        counts = torch.tensor(sizes)
+        self._tables[row, : len(sizes)] = filled_up(table[:, : len(self._column)], counts)
         self._counts[row] = 0
         self._counts[row, : len(sizes)] = counts
         for tensor in (*self._memory, self._losses, self._at):
@@ -168,8 +164,7 @@ class Stack:
     def _step(self, width: int) -> None:
         """The next step of the first rows, in place."""
         task, place, at = self._task, self._place[:width], self._at[:width]
-        counts, rows = self._counts[place, at][:, None], self._tables[place, at]
-        weights = (self._column < counts) / counts.clamp(min=1)
+        rows, weights = self._tables[place, at], weights_of(self._counts[place, at], self._column)
         inputs, targets = (
             whole.index_select(0, rows.view(-1)).view(*rows.shape, *whole.shape[1:])
             for whole in (task.inputs, task.targets)
@@ -188,30 +183,26 @@ class Stack:
         def loss(params: Tensor) -> Tensor:
             tensors = self._layout.views(params, buffers) | self._resting
             outputs = self._compute(tensors, inputs)
-            return (vmap(self._loss_of_one)(outputs, targets) * weights).sum()
+            return weighted_mean(self._task.loss, outputs, targets, weights)
 
         gradient, value = grad_and_value(loss)(params)
         local.step(params, gradient, tuple(memory), base[:trainable], self._prox_mu)
         return value
-
-    def _loss_of_one(self, output: Any, target: Tensor) -> Tensor:
-        return self._task.loss(output[None], target[None])
 
     # Whether that is right -------------------------------------------------------------------------------------------
 
     def _try(self, initial: Tensor) -> None:
         """Two steps of all rows; refuse a model whose rows differ from plain steps, or depend on each other."""
         bound = self.trainer.bound
-        if any(isinstance(m, Dropout) and m.p > 0 for m in bound.module.modules()):  # pyright: ignore[reportOperatorIssue]
-            raise CannotBatch("it draws random numbers: dropout")
-        if any(isinstance(m, NormWithStatistics) for m in bound.module.modules()):
-            raise CannotBatch("it has statistics of whole batches, such as BatchNorm's")
+        if reason := why_never(bound.module):
+            raise CannotBatch(reason)
         try:
             with warnings.catch_warnings():  # torch warns where it would loop over clients after all
                 warnings.simplefilter("error", UserWarning)
                 for width in self._widths:  # recording takes a step, too
                     self._captured[width] = capture_times(partial(self._step, width))
-                ends = {width: self._trial(initial, width) for width in self._widths}
+                examples = mixed(self._task.targets)
+                ends = {width: self._trial(initial, examples, width) for width in self._widths}
         except CannotCapture as error:
             raise CannotBatch(f"its step cannot be traced: {error}") from error
         for width, rows in ends.items():
@@ -228,12 +219,12 @@ class Stack:
                     f"a batched step differs from a plain one by {float(apart / moved):.1%} of its length"
                 )
 
-    def _trial(self, initial: Tensor, width: int) -> Tensor:
+    def _trial(self, initial: Tensor, examples: Tensor, width: int) -> Tensor:
         """The first clients after two steps on a different number of examples each, in rows of reversed order."""
         places = range(width) if width == self._widths[-1] else reversed(range(width))
         order = dict(zip(range(width), places, strict=True))
         for client, row in order.items():
-            rows = (torch.arange(len(self._column)) + client) % len(self._task.inputs)
+            rows = examples[(torch.arange(len(self._column)) + client) % len(examples)]
             self._load(row, initial, torch.stack([rows, rows.flip(0)]), [self._count(client)] * 2)
         self._steps(width)(2)
         return self._models[list(order.values())]
