@@ -20,7 +20,7 @@ LARGEST_ERROR = 1e-3
 """Largest distance between what a filled-up batch does and what it does as it is, in its length: rounding only."""
 
 
-def shapes(sizes: Mapping[int, int]) -> dict[int, int]:
+def few_shapes(sizes: Mapping[int, int]) -> dict[int, int]:
     """To which size batches of each size are filled up; ``sizes`` says how many there are of each.
 
     To one size; where more than half of all examples would be copies, also to its half, its quarter and so on.
@@ -82,7 +82,7 @@ def why_not(batch: Tensor, effects: Callable[..., list[Tensor]]) -> str:
 
 
 def mixed(targets: Tensor) -> Tensor:
-    """Positions of all examples, those of different classes in turn: any few of them show what a loss does with many."""
+    """Positions of all examples, those of different classes in turn: a few of them show what a loss does with many."""
     order = np.random.Generator(np.random.Philox(key=0)).permutation(len(targets))
     if targets.dim() == 1 and not targets.is_floating_point():
         order = order[np.argsort(targets.numpy()[order], kind="stable")]
