@@ -15,7 +15,8 @@ from torch import Tensor, nn
 import fedfa
 from fedfa.executors.base import WorkOrder
 from fedfa.executors.capture import CannotCapture
-from fedfa.executors.lanes import Lane, Lanes
+from fedfa.executors.lane import Lane
+from fedfa.executors.lanes import Lanes
 from fedfa.executors.registry import make_executor
 from fedfa.executors.trainer import Trainer
 from fedfa.learning.device import CPU, Device, as_array
@@ -101,7 +102,7 @@ def test_bf16_copies_train_as_autocast_does(device: Device, mu: float, local: di
     task = make_task(**local)
     with device.prepared():
         lanes, inline = Lanes(task, 0, device), Trainer(task, 0, device)
-        assert lanes.reduced == {"body.0.weight", "body.0.bias", "head.weight", "head.bias"}
+        assert lanes.shared.reduced == {"body.0.weight", "body.0.bias", "head.weight", "head.bias"}
         orders = [order(task, device, client, mu=mu) for client in range(len(SIZES))]
         for one in orders:
             lanes.submit(one)
@@ -123,7 +124,7 @@ def test_gradients_may_all_be_bf16(device: Device, local: dict[str, Any]) -> Non
     task = make_task(model=lambda: nn.Sequential(nn.Flatten(), nn.Linear(72, 3)), **local)
     with device.prepared():
         lanes, inline, one = Lanes(task, 0, device), Trainer(task, 0, device), order(task, device, 0)
-        assert lanes.reduced == set(lanes.layout.names)
+        assert lanes.shared.reduced == set(lanes.shared.layout.names)
         lanes.submit(one)
         ours, theirs = lanes.result(one.dispatch), inline.train(one)
         moved = np.linalg.norm(as_array(theirs.params) - as_array(one.base))
@@ -267,7 +268,7 @@ def test_a_compiled_step_with_another_result_is_refused(monkeypatch: pytest.Monk
 
     def wrong(self: Lane, size: int, prox_mu: float, loss_of: Any) -> None:
         plain(self, size, prox_mu, loss_of)
-        if loss_of is not self._lanes.plain_loss:
+        if loss_of != self._shared.plain_loss:
             self.trainable += 1.0
 
     monkeypatch.setattr(Lane, "_step", wrong)

@@ -35,7 +35,7 @@ def test_the_next_point_is_chosen_when_a_process_is_free(tmp_path: Path) -> None
 
 def test_a_process_makes_several_runs_at_a_time_where_that_is_faster(tmp_path: Path) -> None:
     """And each is the one that it is alone."""
-    experiment = from_table(SMALL_EXPERIMENT | {"stop": {"updates": 60}})
+    experiment = from_table(SMALL_EXPERIMENT | {"stop": {"updates": 60}, "strategy": {"concurrency": 5}})
     specs = ["fedfa-param", "fedavg", "fedasync", "fedprox", "fedfa-delta"]
     todo = points(experiment, specs, [0, 1], tmp_path / "together")
     found = {(run.label, run.seed): run for run in run_points(todo, jobs=1, total=len(todo))}

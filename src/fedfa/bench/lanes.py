@@ -25,7 +25,7 @@ CONVOLUTION = ("conv", "fprop", "dgrad", "wgrad", "cudnn")
 
 def together(task: fedfa.Task, lanes: Lanes, count: int, epochs: int = 1) -> float:
     """Examples per second of this many clients, all started at once."""
-    orders = [WorkOrder(client, 0, client, 0, lanes.initial, epochs, 0.0, 0.0) for client in range(count)]
+    orders = [WorkOrder(client, 0, client, 0, lanes.shared.initial, epochs, 0.0, 0.0) for client in range(count)]
     with lanes.device.prepared():
         begun = time.perf_counter()
         for order in orders:

@@ -1,8 +1,7 @@
 """A stack of models, one per client, which take their local steps together: one operation for all of them.
 
 A step is written for one client and batched over clients with ``torch.func.vmap``. Batches of clients have unequal
-sizes, so a short batch is filled up with copies of an example of its own, whose loss has weight zero. That needs a loss
-that is a mean over examples, and a model that treats each example by itself: tried once, against plain steps.
+sizes, so short ones are filled up (see padding.py): tried once, against plain steps.
 
 What a row computes depends neither on its place, nor on the other rows, nor on how many there are: this is tried, too.
 So a client's result has the same bits whoever is trained beside it.
@@ -12,11 +11,10 @@ import warnings
 from collections.abc import Callable
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from heapq import heapify, heappop, heappush
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 from torch.func import grad_and_value, vmap
@@ -24,10 +22,10 @@ from torch.func import grad_and_value, vmap
 from fedfa.errors import in_a_line
 from fedfa.executors.base import Trained, WorkOrder
 from fedfa.executors.capture import CannotCapture, capture_times
+from fedfa.executors.padding import LARGEST_ERROR, filled_up, mixed, weighted_mean, weights_of, why_never
 from fedfa.executors.trainer import Trainer
 from fedfa.executors.unseen import structure
 from fedfa.learning.flat import Stateless
-from fedfa.learning.private_torch import Dropout, NormWithStatistics
 from fedfa.learning.task import Task
 
 WIDTHS = (8, 16, 32)
@@ -36,15 +34,13 @@ MOST_NUMBERS = 1 << 26
 """In all models of a stack together: a large model has fewer rows."""
 MOST_BYTES = 1 << 30
 """Of the examples of several tasks that share a stack, which it copies."""
-LARGEST_ERROR = 1e-3
-"""Largest distance between a row's steps and plain ones, in lengths of the steps: rounding only."""
 
 
 class CannotBatch(Exception):
     """Why a model cannot be trained in batches of clients."""
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(eq=False)
 class Member:
     """A task with a seed, whose clients train in a stack."""
 
@@ -56,9 +52,14 @@ class Member:
     users: int = 0
     """Executors that train its clients."""
 
-    @property
+    @cached_property
     def initial(self) -> Tensor:
         return torch.from_numpy(self.task.initial(self.seed).vector)
+
+    @cached_property
+    def examples(self) -> Tensor:
+        """Its examples in the order in which they are tried."""
+        return mixed(self.task.targets)
 
 
 @dataclass(slots=True, eq=False)
@@ -249,12 +250,12 @@ class Stack:
         self._models[row] = base
         if self.prox_mu:
             self._bases[row] = base
-        steps, counts, positions = len(sizes), np.array(sizes), table.numpy()[:, : len(self._column)]
-        tables = self._tables.numpy()[row]
-        tables[:steps] = np.where(self._column.numpy() < counts[:, None], positions, positions[:, :1]) + member.start
+        steps, counts = len(sizes), torch.tensor(sizes)
+        tables, own_counts = self._tables.numpy()[row], self._counts.numpy()[row]
+        tables[:steps] = filled_up(table[:, : len(self._column)], counts).numpy()
+        tables[:steps] += member.start
         tables[steps:] = tables[0, 0]  # read while the row rests, though it does not count
-        own_counts = self._counts.numpy()[row]
-        own_counts[:steps], own_counts[steps:] = counts, 0
+        own_counts[:steps], own_counts[steps:] = sizes, 0
         for tensor in (*self._memory, self._losses, self._at):
             tensor[row] = 0
         self._rates[row] = member.task.local.lr
@@ -269,8 +270,7 @@ class Stack:
     def _step(self, width: int, all_inputs: Tensor, all_targets: Tensor) -> None:
         """The next step of the first rows, in place."""
         place, at = self._place[:width], self._at[:width]
-        counts, rows = self._counts[place, at][:, None], self._tables[place, at]
-        weights = (self._column < counts) / counts.clamp(min=1)
+        rows, weights = self._tables[place, at], weights_of(self._counts[place, at], self._column)
         inputs, targets = (
             whole.index_select(0, rows.view(-1)).view(*rows.shape, *whole.shape[1:])
             for whole in (all_inputs, all_targets)
@@ -289,24 +289,19 @@ class Stack:
         def loss(params: Tensor) -> Tensor:
             tensors = self._layout.views(params, buffers) | self._resting
             outputs = self._compute(tensors, inputs)
-            return (vmap(self._loss_of_one)(outputs, targets) * weights).sum()
+            return weighted_mean(self._task.loss, outputs, targets, weights)
 
         gradient, value = grad_and_value(loss)(params)
         local.step(params, gradient, tuple(memory), base[:trainable], self.prox_mu, rate)
         return value
-
-    def _loss_of_one(self, output: Any, target: Tensor) -> Tensor:
-        return self._task.loss(output[None], target[None])
 
     # Whether that is right -------------------------------------------------------------------------------------------
 
     def _try(self) -> None:
         """Two steps of all rows; refuse a model whose rows differ from plain steps, or depend on each other."""
         bound = self.founder.trainer.bound
-        if any(isinstance(m, Dropout) and m.p > 0 for m in bound.module.modules()):  # pyright: ignore[reportOperatorIssue]
-            raise CannotBatch("it draws random numbers: dropout")
-        if any(isinstance(m, NormWithStatistics) for m in bound.module.modules()):
-            raise CannotBatch("it has statistics of whole batches, such as BatchNorm's")
+        if reason := why_never(bound.module):
+            raise CannotBatch(reason)
         try:
             with warnings.catch_warnings():  # torch warns where it would loop over clients after all
                 warnings.simplefilter("error", UserWarning)
@@ -344,7 +339,7 @@ class Stack:
         return self._models[list(order.values())]
 
     def _trial_rows(self, member: Member, client: int) -> Tensor:
-        rows = (torch.arange(len(self._column)) + client) % len(member.task.inputs)
+        rows = member.examples[(torch.arange(len(self._column)) + client) % len(member.examples)]
         return torch.stack([rows, rows.flip(0)])
 
     def _count(self, client: int) -> int:

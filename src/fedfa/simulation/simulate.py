@@ -90,7 +90,7 @@ def simulation(
             if settings.executor == "auto" and resume and (begun := _begun_with(folder)) in EXECUTORS:
                 settings, why = replace(settings, executor=begun), "the run began with it"
             else:
-                settings, why = settings.decided(learned, seed, beside * typically_pending(strategy))
+                settings, why = settings.decided(learned, seed, typically_pending(strategy, beside))
             executor = settings.make_executor(learned, seed)
             afterwards.callback(executor.close)
             logger.info("%s, seed %d: executor %s (%s)", label or strategy.name, seed, executor.name, why)
@@ -128,9 +128,10 @@ def checked_strategy(strategy: str | Strategy) -> Strategy:
     return strategy
 
 
-def typically_pending(strategy: Strategy) -> int:
-    """How many clients of one run are usually in training, and not yet trained."""
-    return strategy.concurrency if strategy.synchronous else max(1, strategy.concurrency // 2)
+def typically_pending(strategy: Strategy, beside: int) -> int:
+    """How many clients of so many runs are usually in training, and not yet trained."""
+    alone = strategy.synchronous and beside == 1  # in a comparison, every strategy is trained in the same way
+    return strategy.concurrency if alone else max(1, beside * strategy.concurrency // 2)
 
 
 def _begun_with(folder: Path | None) -> str | None:
