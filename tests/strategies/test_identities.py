@@ -61,7 +61,7 @@ def final_losses(size_sigma: float, *strategies: str | Strategy) -> list[float]:
 
 
 def test_what_differs_where_clients_differ_in_size() -> None:
-    """As in the default job. With equal sizes, FedNova is FedAvg and weights by examples are equal weights, to the bit."""
+    """As in the default job. With equal sizes, FedNova is FedAvg, and weights by examples are equal, to the bit."""
     default = DataSettings().size_sigma
     by_examples = fedfa.FedBuff(concurrency=10, weighting="examples")
     assert len(set(final_losses(default, "fedavg", "fednova"))) == 2
