@@ -5,6 +5,9 @@ import pytest
 
 import fedfa
 from fedfa import Arrival, replay
+from fedfa.learning.data.settings import DataSettings
+from fedfa.learning.data_task import data_task
+from fedfa.learning.models.settings import ModelSettings
 from fedfa.strategies.base import Strategy
 from tests.helpers.arrivals import START, random_stream
 
@@ -48,3 +51,20 @@ def test_the_window_leaks_single_updates() -> None:
         np.testing.assert_allclose(
             4 * (models[t] - models[t - 1]), stream[t].params - stream[t - 4].params, rtol=1e-4, atol=1e-5
         )
+
+
+def final_losses(size_sigma: float, *strategies: str | Strategy) -> list[float]:
+    """On the embedded job with clients of these sizes."""
+    task = data_task(DataSettings(size_sigma=size_sigma), ModelSettings(), fedfa.LocalTraining(), seed=0)
+    stop = fedfa.Stop(updates=20)
+    return [fedfa.simulate(strategy, task, stop=stop).evaluations["loss"][-1] for strategy in strategies]
+
+
+def test_what_differs_where_clients_differ_in_size() -> None:
+    """As in the default job. With equal sizes, FedNova is FedAvg, and weights by examples are equal, to the bit."""
+    default = DataSettings().size_sigma
+    by_examples = fedfa.FedBuff(concurrency=10, weighting="examples")
+    assert len(set(final_losses(default, "fedavg", "fednova"))) == 2
+    assert len(set(final_losses(default, "fedbuff", by_examples))) == 2
+    assert len(set(final_losses(0.0, "fedavg", "fednova"))) == 1
+    assert len(set(final_losses(0.0, "fedbuff", by_examples))) == 1

@@ -10,6 +10,7 @@ from fedfa.experiments.config import Experiment
 from fedfa.files import atomic
 from fedfa.learning.data.settings import DataSettings
 from fedfa.settings import build
+from fedfa_reproduction.matching import BEFORE
 from fedfa_reproduction.study import Study
 
 FILE = "label_counts.parquet"
@@ -61,8 +62,8 @@ def _read(study: Study) -> pl.DataFrame:
 
 
 def _name(experiment: Experiment) -> str:
-    """The seed and the data settings that differ from their defaults."""
-    usual = asdict(DataSettings())
+    """The seed and the data settings that differ from their defaults, and from equal sizes."""
+    usual = asdict(DataSettings(**BEFORE["data"]))
     own = {key: value for key, value in asdict(experiment.data).items() if value != usual[key] and key != "folder"}
     return json.dumps({"seed": experiment.seed} | own)
 
@@ -70,5 +71,5 @@ def _name(experiment: Experiment) -> str:
 def _same(name: str, experiment: Experiment) -> bool:
     own = json.loads(name)
     seed = own.pop("seed")
-    data = build(DataSettings, own | {"folder": experiment.data.folder}, "data")
+    data = build(DataSettings, {**BEFORE["data"], **own, "folder": experiment.data.folder}, "data")
     return (seed, data) == (experiment.seed, experiment.data)

@@ -24,6 +24,8 @@ OF_THE_MACHINE = {
 """Settings that depend on the available data and weights; the records hold them."""
 RETIRED = (("model", "recalibrate"),)
 """Settings that fedfa no longer has, but recorded runs were made with."""
+BEFORE: Mapping[str, Mapping[str, Any]] = {"data": {"size_sigma": 0.0}}
+"""Settings that the first recorded runs lack, with their only values then, by table."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -169,7 +171,7 @@ class Answers:
 
 
 def recorded(record: Record) -> dict[str, Any]:
-    """A run's settings; settings that did not exist then have their defaults."""
+    """A run's settings; settings that did not exist then have their value of then, or their default."""
     try:
         experiment, retired = recorded_experiment(record)
     except ConfigError:
@@ -182,7 +184,7 @@ def recorded_experiment(record: Record) -> tuple[Experiment, dict[str, Any]]:
     config = {key: dict(value) if isinstance(value, Mapping) else value for key, value in record.config.items()}
     gone = [(table, key) for table, key in RETIRED if key in config.get(table, {})]
     retired = {f"{table}.{key}": config[table].pop(key) for table, key in gone}
-    return from_table(config), retired
+    return from_table(config | {name: dict(before) | config.get(name, {}) for name, before in BEFORE.items()}), retired
 
 
 def settings(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

@@ -1,9 +1,9 @@
 """The paper's three workloads and some of our own, each at the paper's scale and at a scale for laptops.
 
 Settings are those of an experiment file, by dotted key. Where the paper is silent: K = 5 with 10 clients in flight and
-K = 2 with 5 (its seconds per round fit these), BatchNorm, Dirichlet alpha = 5 for what it calls IID, alpha = 0.5 for
-SST-2, and AdamW for both BERTs. Budgets are a little more than the paper's slowest strategy took; a target not reached
-within its budget is a failure. Substitutes for missing weights or data are named with the numbers.
+K = 2 with 5 (its seconds per round fit these), BatchNorm, clients of equal size, Dirichlet alpha = 5 for what it calls
+IID, alpha = 0.5 for SST-2, and AdamW for both BERTs. Budgets are a little more than the paper's slowest strategy took;
+a target not reached within its budget is a failure. Substitutes for missing weights or data are named with the numbers.
 """
 
 from collections.abc import Mapping
@@ -59,6 +59,7 @@ class Workload:
             "name": split.name,
             "data.dataset": self.dataset or self.name,
             "compare.target": target,
+            "data.size_sigma": 0.0,
             **self.settings,
             **split.settings,
             **(self.smoke if scale == "smoke" else {}),

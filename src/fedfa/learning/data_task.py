@@ -40,8 +40,8 @@ def data_task(data: DataSettings, model: ModelSettings, local: LocalTraining, se
             data.partition,
             Split(
                 labels=rows.train_targets.numpy(), num_clients=data.clients, generator=generator, alpha=data.alpha,
-                shards_per_client=data.shards_per_client, owners=rows.owners, min_examples=data.min_examples,
-                max_examples=data.max_examples,
+                size_sigma=data.size_sigma, shards_per_client=data.shards_per_client, owners=rows.owners,
+                min_examples=data.min_examples, max_examples=data.max_examples,
             ),
         )  # fmt: skip
     except ConfigError as error:

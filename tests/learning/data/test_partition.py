@@ -5,11 +5,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from fedfa.errors import ConfigError
 from fedfa.experiments.config import from_table
 from fedfa.learning.data import partition as partitions
-from fedfa.learning.data.partition import Split, dirichlet
+from fedfa.learning.data.partition import FEW, Split, dirichlet, sizes_of
 from tests.helpers.texts import bert_settings, error_of, write_sent140
 
 LABELS = np.random.default_rng(0).integers(0, 10, 2000)
@@ -25,24 +27,41 @@ def generator(seed: int = 0) -> np.random.Generator:
 
 @pytest.mark.parametrize("kind", ["dirichlet", "dirichlet-by-class", "iid", "shards"])
 @pytest.mark.parametrize("clients", [1, 7, 50])
-def test_splits_are_disjoint_and_no_client_is_empty(kind: str, clients: int) -> None:
-    parts = partition(kind, LABELS, clients, generator(), alpha=0.1)
+@pytest.mark.parametrize("size_sigma", [0.0, 0.5])
+def test_splits_are_disjoint_and_no_client_is_empty(kind: str, clients: int, size_sigma: float) -> None:
+    parts = partition(kind, LABELS, clients, generator(), alpha=0.1, size_sigma=size_sigma)
     together = np.concatenate(parts)
     assert len(parts) == clients
     assert len(np.unique(together)) == len(together)
     assert all(len(part) > 0 for part in parts)
     sizes = {len(part) for part in parts}
-    if kind == "dirichlet-by-class":
-        assert len(together) == len(LABELS)
-        assert clients == 1 or len(sizes) > 1
-    else:
+    if kind == "shards" or (kind != "dirichlet-by-class" and size_sigma == 0):
         assert len(sizes) == 1
         assert len(together) > len(LABELS) - 2 * clients
+    else:
+        assert len(together) == len(LABELS)
+        assert clients == 1 or len(sizes) > 1
+
+
+@given(clients=st.integers(1, 60), more=st.integers(0, 1000), sigma=st.floats(0.01, 10.0), seed=st.integers(0, 99))
+def test_every_client_gets_a_few_examples_and_all_are_used(clients: int, more: int, sigma: float, seed: int) -> None:
+    count = clients + more
+    sizes = sizes_of(count, clients, sigma, generator(seed))
+    assert len(sizes) == clients
+    assert sizes.sum() == count
+    assert sizes.min() >= min(FEW, count // clients)
+
+
+def test_the_sizes_are_lognormal() -> None:
+    for sigma in (0.25, 0.5, 1.0):
+        sizes = sizes_of(1_000_000, 5000, sigma, generator())
+        assert np.log(sizes - FEW).std() == pytest.approx(sigma, rel=0.05)
+    assert set(sizes_of(1438, 50, 0.0, generator())) == {28}
 
 
 def spread(alpha: float) -> float:
     """Mean share of a client's most frequent class."""
-    parts = dirichlet(LABELS, 40, alpha, generator(1))
+    parts = dirichlet(np.full(40, 50), LABELS, alpha, generator(1))
     return float(np.mean([np.bincount(LABELS[part], minlength=10).max() / len(part) for part in parts]))
 
 

@@ -1,11 +1,13 @@
 """Ways to split a data set among clients: each returns one array of positions per client, disjoint.
 
-dirichlet           Hsu et al., arXiv:1909.06335: equal sizes; each client draws its class proportions from
-                    Dir(alpha) and takes its examples from what is left
+dirichlet           Hsu et al., arXiv:1909.06335: each client draws its class proportions from Dir(alpha) and takes
+                    its examples from what is left
 dirichlet-by-class  each class is cut among the clients by one Dir(alpha) draw; sizes differ
-iid                 at random, equal sizes
+iid                 at random
 shards              McMahan et al., 2017: sorted by label, cut into shards, a few shards per client
 natural             by a given owner of each example, such as the user who wrote it
+
+The sizes of dirichlet and iid are lognormal, or equal, as in Hsu et al., with ``size_sigma`` = 0.
 """
 
 from collections.abc import Callable, Sequence
@@ -18,6 +20,9 @@ from fedfa.settings import one_of
 
 Positions = list[np.ndarray]
 
+FEW = 4
+"""The least number of examples of a client, where there are as many for each."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Split:
@@ -27,6 +32,7 @@ class Split:
     num_clients: int
     generator: np.random.Generator
     alpha: float = 0.5
+    size_sigma: float = 0.5
     shards_per_client: int = 2
     owners: Sequence[object] | None = None
     min_examples: int = 1
@@ -43,20 +49,32 @@ def partition(kind: str, split: Split) -> Positions:
     return PARTITIONS[kind](split)
 
 
-def iid(num_examples: int, num_clients: int, generator: np.random.Generator) -> Positions:
-    size = num_examples // num_clients
-    order = generator.permutation(num_examples)[: size * num_clients]
-    return list(order.reshape(num_clients, size))
+def sizes_of(num_examples: int, num_clients: int, sigma: float, generator: np.random.Generator) -> np.ndarray:
+    """How many examples each client gets: a few, and a lognormal share of the others.
+
+    Equal sizes leave the remainder out.
+    """
+    mean = num_examples // num_clients
+    if sigma == 0:
+        return np.full(num_clients, mean)
+    few = min(FEW, mean)
+    shares = generator.lognormal(0.0, sigma, num_clients).cumsum()
+    ends = np.rint(shares / shares[-1] * (num_examples - few * num_clients)).astype(int)
+    return few + np.diff(ends, prepend=0)
 
 
-def dirichlet(labels: np.ndarray, num_clients: int, alpha: float, generator: np.random.Generator) -> Positions:
+def iid(sizes: np.ndarray, num_examples: int, generator: np.random.Generator) -> Positions:
+    order = generator.permutation(num_examples)[: sizes.sum()]
+    return np.split(order, sizes.cumsum()[:-1])
+
+
+def dirichlet(sizes: np.ndarray, labels: np.ndarray, alpha: float, generator: np.random.Generator) -> Positions:
     check(alpha > 0, "alpha", alpha, "must be above 0")
     classes, positions = np.unique(labels, return_inverse=True)
     pools = [generator.permutation(np.flatnonzero(positions == c)) for c in range(len(classes))]
     left = np.array([len(pool) for pool in pools])
-    size = len(labels) // num_clients
     parts: Positions = []
-    for _ in range(num_clients):
+    for size in sizes:
         wanted = generator.dirichlet(np.full(len(classes), alpha))
         taken = np.zeros(len(classes), int)
         while (missing := size - taken.sum()) > 0:
@@ -122,17 +140,21 @@ def natural(owners: Sequence[object], num_clients: int, min_examples: int = 1, m
     return [np.array(part[: max_examples or None]) for owner, part in enough.items() if owner in largest]
 
 
+def _sizes(split: Split) -> np.ndarray:
+    return sizes_of(len(split.labels), split.num_clients, split.size_sigma, split.generator)
+
+
 def _natural(split: Split) -> Positions:
     check(split.owners is not None, "partition", "natural", "this data set does not say who owns each example")
     return natural(split.owners or (), split.num_clients, split.min_examples, split.max_examples)
 
 
 PARTITIONS: dict[str, Callable[[Split], Positions]] = {
-    "dirichlet": lambda split: dirichlet(split.labels, split.num_clients, split.alpha, split.generator),
+    "dirichlet": lambda split: dirichlet(_sizes(split), split.labels, split.alpha, split.generator),
     "dirichlet-by-class": lambda split: dirichlet_by_class(
         split.labels, split.num_clients, split.alpha, split.generator
     ),
-    "iid": lambda split: iid(len(split.labels), split.num_clients, split.generator),
+    "iid": lambda split: iid(_sizes(split), len(split.labels), split.generator),
     "shards": lambda split: shards(split.labels, split.num_clients, split.shards_per_client, split.generator),
     "natural": _natural,
 }

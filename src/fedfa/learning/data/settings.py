@@ -21,6 +21,8 @@ class DataSettings:
     """0: all owners (natural)."""
     partition: str = "dirichlet"
     alpha: float = 0.5
+    size_sigma: float = 0.5
+    """How much the clients' sizes differ (dirichlet, iid): sigma of a lognormal; 0: equal sizes."""
     shards_per_client: int = 2
     min_examples: int = 1
     """Owners with fewer training examples are left out (natural)."""
@@ -35,6 +37,7 @@ class DataSettings:
         good = self.clients >= 1 or (self.clients == 0 and self.partition == "natural")
         check(good, "clients", self.clients, f"must be at least 1{every}")
         check(self.alpha > 0, "alpha", self.alpha, "must be above 0")
+        check(0 <= self.size_sigma <= 10, "size_sigma", self.size_sigma, "must be between 0 and 10")
         check(self.shards_per_client >= 1, "shards_per_client", self.shards_per_client, "must be at least 1")
         check(self.min_examples >= 1, "min_examples", self.min_examples, "must be at least 1")
         least = f"must be at least min_examples = {self.min_examples}, or 0 for no limit"
