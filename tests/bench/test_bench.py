@@ -100,8 +100,8 @@ def test_lanes_are_measured_without_a_gpu() -> None:
     )
     executor = Lanes.prepared(task, 0, CPU)
     assert lanes.together(task, executor, 3) > 0
-    assert Lanes.prepared(task, 0, CPU) is executor
-    assert len(executor._free) == 3
+    assert Lanes.prepared(task, 0, CPU).pool is executor.pool
+    assert len(executor.pool.free) == 3
 
 
 def test_vectors_that_do_not_fit_in_memory_are_repeated_and_reported(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,7 +17,7 @@ from fedfa.executors.lanes import Lanes
 from fedfa.executors.trainer import Trainer
 from fedfa.learning.device import CPU, Device, as_array
 from tests.helpers.ordinary_models import make_task, perceptron
-from tests.helpers.training import order
+from tests.helpers.training import order, own_task
 
 UNEQUAL = range(2, 33)
 """Sizes of 31 clients, each with a batch of a size of its own."""
@@ -45,6 +45,23 @@ def captures(monkeypatch: pytest.MonkeyPatch) -> Counter[tuple[int, int]]:
 
     monkeypatch.setattr(Lane, "_captured", counting)
     return found
+
+
+def test_runs_share_their_lanes() -> None:
+    """Though both number their dispatches from 0; and one that ends gives back only its own lanes."""
+    task = own_task(lambda: nn.Sequential(nn.Flatten(), nn.Linear(16, 4)))
+    one, other = Lanes.prepared(task, 0, CPU), Lanes.prepared(task, 0, CPU)
+    for lanes in (one, other):
+        for client in range(3):
+            lanes.submit(order(task, client))
+    assert len(one.pool.busy) == 6
+    one.close()
+    assert (len(one.pool.busy), len(one.pool.free)) == (3, 3)
+    theirs = Trainer(task, 0, capture=False)
+    for client in range(3):
+        ours = as_array(other.result(client).params)
+        np.testing.assert_allclose(ours, theirs.train(order(task, client)).params, atol=1e-5)
+    assert (len(one.pool.busy), len(one.pool.free)) == (0, 6)
 
 
 def trained(lanes: Lanes, task: fedfa.Task, mu: float = 0.0, in_flight: int = 2) -> list[Any]:

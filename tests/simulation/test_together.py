@@ -11,6 +11,7 @@ from torch import nn
 import fedfa
 from fedfa import Stop
 from fedfa.executors.stack import Stacks
+from fedfa.learning.device import CPU
 from fedfa.learning.models.small import mlp
 from fedfa.runs.store import CHECKPOINT, read_run
 from fedfa.simulation.settings import EngineSettings
@@ -36,13 +37,13 @@ def begins(tasks: list[fedfa.Task], out: Path, executor: str = "batched", **sett
     for seed, task in enumerate(tasks):
         for name in STRATEGIES:
             yield partial(
-                simulation, name, task, seed=seed, label=name, engine=engine, out=out / f"{name}-{seed}",
+                simulation, name, task, seed=seed, label=name, engine=engine, out=out / f"{name}-{seed}", beside=2,
                 **({"stop": Stop(updates=30)} | settings),
             )  # fmt: skip
 
 
 def make_all(following: Iterator[Begin]) -> list[fedfa.Run]:
-    with undisturbed(1):
+    with undisturbed(1, CPU):
         return list(together(lambda: next(following, None)))
 
 

@@ -21,30 +21,63 @@ from fedfa.learning.task import Task
 
 NAP_SECONDS = 5e-5
 """The host's pause when every lane has enough work."""
+MOST_LANES = 64
+"""Lanes with which another run may begin beside the present ones."""
+LEAST_FREE = 0.4
+"""Share of the GPU's memory that must be free for it."""
 LARGEST_ERROR = 0.05
 """Largest distance between a captured step and a plain one, in lengths of the step; beyond it the graph is wrong."""
+
+
+class Pool:
+    """Lanes that runs of one task and seed use at the same time, and one after the other."""
+
+    def __init__(self, shared: Shared) -> None:
+        self.shared = shared
+        self.free: list[Lane] = []
+        self.busy: list[Lane] = []
+
+    def take(self) -> Lane:
+        lane = self.free.pop(0) if self.free else Lane(self.shared)
+        self.busy.append(lane)
+        return lane
+
+    def give_back(self, lane: Lane) -> None:
+        self.busy.remove(lane)
+        self.free.append(lane)
 
 
 class Lanes:
     """Trains every submitted order at once, each on its own lane."""
 
     name = "lanes"
-    shares = False
 
     @classmethod
     def prepared(cls, task: Task, seed: int, device: Device, compile: bool = False) -> "Lanes":
-        """Runs of one task and seed share their lanes: capturing takes as long as some clients' training."""
+        """For one of several runs that share their lanes: capturing takes as long as some clients' training."""
         key = (cls.name, seed, device, compile)
         if key not in task.prepared:
             with device.prepared():
                 task.prepared[key] = cls(task, seed, device, compile)
-        return task.prepared[key]
+        return cls(task, seed, device, compile, task.prepared[key].pool)
 
-    def __init__(self, task: Task, seed: int, device: Device, compile: bool = False) -> None:
+    def __init__(self, task: Task, seed: int, device: Device, compile: bool = False, pool: Pool | None = None) -> None:
         self._task, self._seed, self.device = task, seed, device
-        self.shared = Shared(task, seed, device, compile)
-        self._free: list[Lane] = []
         self._busy: dict[int, Lane] = {}
+        self.pool = pool or Pool(Shared(task, seed, device, compile))
+        if pool is None:
+            self._prepare()
+
+    @property
+    def shared(self) -> Shared:
+        return self.pool.shared
+
+    @property
+    def shares(self) -> bool:
+        """There is room on the GPU for the lanes of another run."""
+        return len(self.pool.busy) < MOST_LANES and self.device.free_share() > LEAST_FREE
+
+    def _prepare(self) -> None:
         try:
             self._try()
         except CannotCapture:
@@ -56,8 +89,7 @@ class Lanes:
     # What the engine asks ----------------------------------------------------------------------------------------
 
     def submit(self, order: WorkOrder) -> None:
-        lane = self._free.pop(0) if self._free else Lane(self.shared)
-        self._busy[order.dispatch] = lane
+        self._busy[order.dispatch] = lane = self.pool.take()
         table, sizes = self._task.batch_table(self._seed, order.client, order.nth, order.epochs)
         lane.start(order, table, sizes, own_seed(self._seed, order.client, order.nth))
         lane.feed()
@@ -68,7 +100,7 @@ class Lanes:
             self.meanwhile()
         del self._busy[dispatch]
         params, loss, steps = lane.collect()
-        self._free.append(lane)
+        self.pool.give_back(lane)
         order = lane.order
         return Trained(
             params=params,
@@ -81,7 +113,7 @@ class Lanes:
         lane = self._busy.pop(dispatch, None)
         if lane is not None:
             lane.stop()
-            self._free.append(lane)
+            self.pool.give_back(lane)
 
     def finished(self) -> dict[int, Trained]:
         return {}  # a continued run trains the clients in flight again, from the same models
@@ -100,8 +132,8 @@ class Lanes:
     # In progress -------------------------------------------------------------------------------------------------
 
     def feed(self) -> bool:
-        """Launch the steps that the lanes can queue; returns whether there were any."""
-        return sum(lane.feed() for lane in self._busy.values()) > 0
+        """Launch the steps that the lanes of all runs can queue; returns whether there were any."""
+        return sum(lane.feed() for lane in self.pool.busy) > 0
 
     def ready(self, dispatch: int) -> bool:
         """Whether a result is available without waiting."""
@@ -136,4 +168,4 @@ class Lanes:
         apart = float((graphed - plain).norm())
         if not apart <= LARGEST_ERROR * moved + 3 * spread + 1e-6:
             raise CannotCapture(f"a captured step differs from a plain one by {apart / max(moved, 1e-12):.1%}")
-        self._free.append(lane)
+        self.pool.free.append(lane)

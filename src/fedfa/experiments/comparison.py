@@ -58,7 +58,8 @@ def compare(
 
     runs: dict[tuple[int, str], Run] = {}
     following = begins()
-    with undisturbed(engine.threads):
+    executor = settings.get("executor")
+    with undisturbed(engine.threads, engine.front if executor is None else executor.device):
         for run in together(lambda: next(following, None)):
             runs[run.seed, run.label] = run
             if on_run:

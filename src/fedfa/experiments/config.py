@@ -102,7 +102,7 @@ class Experiment:
 
     def run(self, out: Path | None, **how: Any) -> Run:
         """Run it, with the arguments of ``steps``."""
-        with undisturbed(self.engine.threads):
+        with undisturbed(self.engine.threads, self.engine.front):
             return alone(self.steps(out, **how))
 
     def steps(

@@ -20,6 +20,7 @@ from fedfa.experiments.points import Point, ingredients
 from fedfa.learning.task import Task
 from fedfa.runs.run import Run
 from fedfa.simulation.engine import Steps
+from fedfa.simulation.settings import EngineSettings
 from fedfa.simulation.together import MOST_TOGETHER, Begin, together, undisturbed
 
 logger = logging.getLogger("fedfa")
@@ -185,7 +186,7 @@ def _serve(connection: Any) -> None:
         except (EOFError, OSError):
             return
         try:
-            with undisturbed(desk.threads):
+            with undisturbed(desk.engine.threads, desk.engine.front):
                 for run in together(desk.following):
                     desk.hand_in(run)
         except KeyboardInterrupt:
@@ -211,9 +212,10 @@ class _Desk:
         self._next = self._next or self._connection.recv()
 
     @property
-    def threads(self) -> int:
+    def engine(self) -> EngineSettings:
+        """How the next run is computed."""
         assert self._next is not None
-        return self._next.point.experiment.engine.threads
+        return self._next.point.experiment.engine
 
     def following(self) -> Begin | None:
         """The next run, if there is one that may go on beside the others."""
@@ -225,7 +227,7 @@ class _Desk:
                 self._next = self._connection.recv()
             except (EOFError, OSError):
                 return None
-        if self._next is None or (self._running and self.threads != self._running[0].point.experiment.engine.threads):
+        if self._next is None or (self._running and self.engine != self._running[0].point.experiment.engine):
             return None
         job, self._next = self._next, None
         self._running.append(job)

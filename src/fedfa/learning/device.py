@@ -54,6 +54,13 @@ class Device:
         """A flat model in this device's form: strategies accept numpy arrays and tensors."""
         return array if self.kind == "cpu" else torch.from_numpy(array).to(self.kind)
 
+    def free_share(self) -> float:
+        """The share of a GPU's memory that is free; of a machine's, 1."""
+        if self.kind == "cpu":
+            return 1.0
+        free, total = torch.cuda.mem_get_info()
+        return free / total
+
     def computing(self) -> AbstractContextManager[Any]:
         """Around a model's forward pass."""
         if self.precision != "bf16":

@@ -82,16 +82,16 @@ class Simulation(SimulationState):
 
     # The loop --------------------------------------------------------------------------------------------------------
 
-    def steps(self, resume: bool = False) -> Steps:
-        """The run. Thrown KeyboardInterrupt while it waits, it is saved and ends."""
+    def steps(self, resume: bool = False, beside: bool = False) -> Steps:
+        """The run. It waits only beside other runs; thrown KeyboardInterrupt then, it is saved and ends."""
         try:
-            return (yield from self._steps(resume))
+            return (yield from self._steps(resume, beside))
         except BaseException as error:
             if self._live:
                 self._live.end(self, None if isinstance(error, KeyboardInterrupt) else in_a_line(error))
             raise
 
-    def _steps(self, resume: bool) -> Steps:
+    def _steps(self, resume: bool, beside: bool) -> Steps:
         self._began = last_saved = last_shown = time.perf_counter()
         if not (resume and self.load()):
             self._dispatch(self.strategy.begin(self.initial, self.num_trainable).start)
@@ -101,7 +101,7 @@ class Simulation(SimulationState):
         ended = self._reached()
         pause = self.settings.checkpoint_seconds
         while not ended:
-            if (waiting := self._waiting()) is not None:
+            if beside and (waiting := self._waiting()) is not None:
                 try:
                     yield waiting
                 except KeyboardInterrupt:

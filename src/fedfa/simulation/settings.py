@@ -8,7 +8,7 @@ from fedfa.errors import check
 from fedfa.executors.base import Executor
 from fedfa.executors.on_this_machine import quickest
 from fedfa.executors.registry import EXECUTORS, make_executor
-from fedfa.learning.device import Device, DeviceName, PrecisionName
+from fedfa.learning.device import CPU, Device, DeviceName, PrecisionName
 from fedfa.learning.task import Task
 from fedfa.settings import build, one_of
 
@@ -49,6 +49,11 @@ class EngineSettings:
     def place(self) -> Device:
         """Where clients are trained; a ConfigError says if it is not there."""
         return Device.of(self.device, self.precision, elsewhere=self.executor == "ray")
+
+    @property
+    def front(self) -> Device:
+        """Where the server's own work is done: workers of a cluster return models to the CPU."""
+        return CPU if self.executor == "ray" else self.place()
 
     def decided(self, task: Task, seed: int, pending: int) -> tuple["EngineSettings", str]:
         """The same with an executor instead of "auto", and why; so many clients are usually ``pending``."""

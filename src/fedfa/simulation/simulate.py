@@ -60,7 +60,7 @@ def simulate(
         strategy, task, weather, stop, seed, engine=settings, executor=executor, out=out, resume=resume,
         label=label, command=command, target=target, interrupted=interrupted, progress=progress,
     )  # fmt: skip
-    with undisturbed(settings.threads):
+    with undisturbed(settings.threads, settings.front if executor is None else executor.device):
         return alone(steps)
 
 
@@ -111,8 +111,7 @@ def simulation(
         if finished and folder is not None:
             return _same_run(folder, run)
         try:
-            with executor.device.prepared():
-                return _recorded((yield from run.steps(resume)), made)
+            return _recorded((yield from run.steps(resume, beside > 1)), made)
         except KeyboardInterrupt:
             if folder is not None and len(run.record.evaluations):
                 _recorded(run.so_far(), made)

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 import numpy as np
 import torch
 
+from fedfa.learning.device import Device
 from fedfa.runs.run import Run
 from fedfa.simulation.engine import Steps, Waiting
 
@@ -63,14 +64,14 @@ def alone(steps: Steps) -> Run:
 
 
 @contextmanager
-def undisturbed(threads: int) -> Iterator[None]:
-    """Around runs: so many torch threads, and few garbage collections."""
+def undisturbed(threads: int, device: Device) -> Iterator[None]:
+    """Around runs: so many torch threads, the precision of this device, and few garbage collections."""
     thresholds, before = gc.get_threshold(), torch.get_num_threads()
     torch.set_num_threads(threads)
     gc.freeze()  # objects that exist now stay: garbage collections need not scan them repeatedly
     gc.set_threshold(max(20_000, thresholds[0]), *thresholds[1:])
     try:
-        with np.errstate(over="ignore"):  # a client's absurd numbers are refused, not warned about
+        with np.errstate(over="ignore"), device.prepared():  # a client's absurd numbers are refused, not warned about
             yield
     finally:
         gc.set_threshold(*thresholds)
