@@ -77,7 +77,7 @@ def work(name: str, python: str, mode: str, split: Path, options: argparse.Names
     if done.returncode or not written.exists():
         raise SystemExit(f"{name} ({mode}, {split.stem}) failed:\n{done.stdout[-2000:]}\n{done.stderr[-4000:]}")
     found = json.loads(written.read_text())
-    if options.rounds >= 50 and not found["accuracy"] > 0.8:  # a shorter run is a quick try
+    if options.rounds >= 50 and not found["accuracy"] > 0.75:  # a shorter run is a quick try
         raise SystemExit(f"{name} ({mode}, {split.stem}) learned nothing; its speed means nothing: {found}")
     return found
 
@@ -88,7 +88,7 @@ def row_of(mode: str, split: str, name: str, fedfa: Sequence[Turn], theirs: Sequ
     ratios = [a / b for a, b in zip(ours, other, strict=True)]
     last = theirs[-1]
     package, number = next(iter(last["versions"].items()))
-    title = TITLES.get(name, name) + (f" {number}" if package != "torch" else "")
+    title = f"{TITLES[name]} {number}" if name in TITLES and package != "torch" else TITLES.get(name, name)
     beside = f"in the same turn {statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})"
     return Row(
         f"{mode}, {split}: {name}", "trainings/s", statistics.median(ours), statistics.median(other),
@@ -132,8 +132,8 @@ def main() -> None:
                     rows.append(row_of(mode, split, name, ours, found[split, name], "trainings_per_second"))
                 rows.append(row_of(mode, split, FIRST, ours, ours, "first"))
             print(as_text(mode, splits, rows), flush=True)
-    if options.json:
-        options.json.write_bytes(report(command_typed("python", "benchmarks/peers.py"), {"peers": rows}))
+            if options.json:
+                options.json.write_bytes(report(command_typed("python", "benchmarks/peers.py"), {"peers": rows}))
 
 
 def as_text(mode: str, splits: Sequence[str], rows: Sequence[Row]) -> str:
