@@ -20,6 +20,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from fedfa.bench.base import Row, report
+from fedfa.cli.console import command_typed
 from fedfa.deployment.flower.federation import Federation
 
 APP = Path(__file__).parent / "flower_apps" / "overhead"
@@ -78,7 +80,7 @@ def main() -> None:
     parser.add_argument("--zeros", action="store_true", help="begin with zeros, whose pieces Flower moves only once")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
-    found = {}
+    rows = []
     for size in options.sizes:
         ways: dict[str, list[dict[str, Any]]] = {"by hand": [], "fedfa": []}
         peaks: dict[str, int] = {}
@@ -88,15 +90,17 @@ def main() -> None:
                 words = ", ".join(f"{key} {spread(done[-1][key])}" for key in list(done[-1])[1:])
                 print(f"{size}, {way}: {done[-1]['seconds per update']:.2f} s per update; {words}", flush=True)
         middle = {way: statistics.median(run["seconds per update"] for run in done) for way, done in ways.items()}
-        found[size] = {
-            "runs": ways, "median": middle, "ratio": middle["fedfa"] / middle["by hand"], "peak MB": peaks,
-        }  # fmt: skip
-    for size, one in found.items():
-        median = one["median"]
-        print(f"{size}: by hand {median['by hand']:.2f} s, fedfa {median['fedfa']:.2f} s, ratio {one['ratio']:.3f}")
-        print(f"{size}: at most", ", ".join(f"{name} {peak} MB" for name, peak in one["peak MB"].items()))
+        rows.append(
+            Row(
+                size, "updates/min", 60 / middle["fedfa"], 60 / middle["by hand"], "loop by hand",
+                f"{middle['fedfa']:.2f} and {middle['by hand']:.2f} s per update", {"runs": ways, "peak MB": peaks},
+            )
+        )  # fmt: skip
+    for row in rows:
+        print(f"{row.case}: {row.beside}, fedfa is faster by {row.ratio:.3f}")
+        print(f"{row.case}: at most", ", ".join(f"{name} {peak} MB" for name, peak in row.details["peak MB"].items()))
     if options.json:
-        options.json.write_text(json.dumps(found, indent=1))
+        options.json.write_bytes(report(command_typed("python", "benchmarks/flower_overhead.py"), {"flower": rows}))
 
 
 if __name__ == "__main__":

@@ -5,13 +5,15 @@ share of it inside of ``Live.tick``, without the packing of rows, which happens 
 """
 
 import argparse
-import json
 import statistics
 import time
+from pathlib import Path
 from typing import Any
 
 import fedfa.simulation.engine
+from fedfa.bench.base import Row, report
 from fedfa.bench.engine import Size, ours
+from fedfa.cli.console import command_typed
 from fedfa.runs.live import Live
 from fedfa.runs.snapshot import State
 
@@ -58,17 +60,25 @@ def main() -> None:
     parser.add_argument("--updates", type=int, default=200_000)
     parser.add_argument("--length", type=int, default=1_000)
     parser.add_argument("--repeats", type=int, default=9)
+    parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     size = Size(options.clients, options.in_flight, options.updates, options.length)
     seconds_of(Nothing, size)
     pairs = [(seconds_of(Timed, size), seconds_of(Nothing, size)) for _ in range(options.repeats)]
-    ratios = [with_live / without for with_live, without in pairs]
-    for name, seconds in (("with", [a for a, _ in pairs]), ("without", [b for _, b in pairs])):
-        print(f"{name} live.json: {', '.join(f'{value:.2f}' for value in seconds)} s")
-    share = Timed.seconds / sum(a for a, _ in pairs)
-    print(json.dumps({"inside_tick": share, "ms_per_file": 1e3 * Timed.seconds / Timed.written, "bytes": Timed.size}))
-    print(f"ratio of processor time: median {statistics.median(ratios):.4f}, best against best "
-          f"{min(a for a, _ in pairs) / min(b for _, b in pairs):.4f}")  # fmt: skip
+    seconds = {"with": [a for a, _ in pairs], "without": [b for _, b in pairs]}
+    for name, values in seconds.items():
+        print(f"{name} live.json: {', '.join(f'{value:.2f}' for value in values)} s")
+    share, each = Timed.seconds / sum(seconds["with"]), 1e3 * Timed.seconds / Timed.written
+    fast, slow = (size.updates / statistics.median(seconds[name]) for name in ("with", "without"))
+    row = Row(
+        "engine with live.json", "updates/s", fast, slow, "without",
+        f"inside of the call {share:.2%} of the run, {each:.1f} ms per file of {Timed.size / 1000:.0f} kB",
+        {"seconds": seconds, "inside": share, "ms_per_file": each, "bytes": Timed.size},
+    )  # fmt: skip
+    best = min(seconds["without"]) / min(seconds["with"])
+    print(f"{row.beside}; speed with it: medians {row.ratio:.4f}, best against best {best:.4f}")
+    if options.json:
+        options.json.write_bytes(report(command_typed("python", "benchmarks/live.py"), {"live": [row]}))
 
 
 if __name__ == "__main__":

@@ -20,7 +20,6 @@ cohort's N-th part each, at the same time and without ever exchanging their sums
 
 import argparse
 import copy
-import json
 import os
 import statistics
 import subprocess
@@ -282,13 +281,21 @@ def main() -> None:
     for name, values in rates.items():
         ratios = "  ".join(f"{middle[name] / other:7.2f} x {base}" for base, other in middle.items() if base != name)
         print(f"{name:18} {middle[name]:9,.1f} trainings/s ({min(values):,.1f} to {max(values):,.1f})  {ratios}")
-    if options.json:
-        settings = {name: value for name, value in vars(options).items() if name not in ("json", "worker")}
-        versions = {"python": sys.version.split()[0], "torch": torch.__version__, "numpy": np.__version__}
-        if "pfl" in runs:
-            versions["pfl"] = version("pfl")
-        report = {"device": where, "settings": settings, "versions": versions, "median": middle, "rates": rates}
-        options.json.write_text(json.dumps(report, indent=1))
+    if options.json and "fedfa" in rates:
+        from fedfa.bench.base import Row, report
+        from fedfa.cli.console import command_typed
+
+        details = {"precision": options.precision, "rates": rates}
+        span = {name: f"{min(values):.1f} to {max(values):.1f}" for name, values in rates.items()}
+        rows = [
+            Row(
+                f"against {name}", "trainings/s", middle["fedfa"], middle[name], name,
+                f"{span['fedfa']}, theirs {span[name]}",
+                details | ({"pfl": version("pfl")} if "pfl" in name else {}),
+            )
+            for name in rates if name != "fedfa"
+        ]  # fmt: skip
+        options.json.write_bytes(report(command_typed("python", "benchmarks/pfl_cifar10.py"), {"pfl": rows}))
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ import time
 from importlib.metadata import version
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -19,6 +20,31 @@ from torch import Tensor, nn
 COHORT, BUFFER, EPOCHS, BATCH, LR = 10, 5, 5, 32, 0.1
 WARM_UP = 2
 """Rounds before the clock starts: workers are started, threads spun up, caches filled."""
+
+
+SPLITS = ("equal", "unequal")
+
+
+def sizes_of(split: str, examples: int, generator: np.random.Generator, clients: int = 50) -> np.ndarray:
+    """Equal: the same for all. Unequal: lognormal, from 9 to 64 examples."""
+    if split == "equal":
+        return np.full(clients, examples // clients)
+    sizes = np.exp(generator.normal(np.log(26), 0.6, clients)).astype(int).clip(9, 64)
+    while sizes.sum() > examples:
+        sizes = np.maximum(9, sizes - (sizes < 64))  # the largest stay as they are
+    return sizes
+
+
+def parts_of(labels: np.ndarray, sizes: np.ndarray, generator: np.random.Generator, alpha: float = 0.5) -> np.ndarray:
+    """Positions, client after client: each draws its class proportions from Dir(alpha), and takes from what is left."""
+    pools = [list(generator.permutation(np.flatnonzero(labels == label))) for label in range(10)]
+    taken: list[int] = []
+    for size in sizes:
+        wanted = generator.dirichlet(np.full(10, alpha))
+        for _ in range(size):
+            share = np.where([len(pool) > 0 for pool in pools], wanted + 1e-12, 0.0)
+            taken.append(pools[generator.choice(10, p=share / share.sum())].pop())
+    return np.array(taken)
 
 
 def new_model() -> nn.Module:
@@ -59,8 +85,9 @@ class Job:
         (begun, before, _), (ended, after, accuracy) = self.seen[WARM_UP - 1], self.seen[-1]
         self.write((after - before) / (ended - begun), accuracy, *packages)
 
-    def write(self, trainings_per_second: float, accuracy: float, *packages: str) -> None:
+    def write(self, trainings_per_second: float, accuracy: float, *packages: str, **more: Any) -> None:
         found = {
+            **more,
             "trainings_per_second": trainings_per_second,
             "accuracy": accuracy,
             "versions": {name: version(name) for name in (*packages, "torch", "numpy")},

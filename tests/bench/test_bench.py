@@ -85,7 +85,7 @@ def test_wrong_arguments_are_refused_in_one_line(words: list[str], message: str,
 @WITHOUT_GPU
 def test_without_a_gpu_its_benchmark_is_left_out_and_named() -> None:
     wanted, remarks = choose([])
-    assert wanted == ["job", "engine", "aggregation", "checkpoint"]
+    assert wanted == ["job", "start", "engine", "aggregation", "checkpoint"]
     assert remarks == ["gpu: left out, no GPU that torch can use."]
     with pytest.raises(ConfigError, match="no GPU"):
         choose(["engine", "gpu"])

@@ -1,12 +1,18 @@
 """What the measurements share: options, rows, taking turns, and what the machine has."""
 
+import json
+import os
 import statistics
+import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
+from datetime import date
 from pathlib import Path
 from typing import Any
+
+from fedfa.runs.machine import machine
 
 Tell = Callable[[str], None]
 """Called with a few words about the current measurement."""
@@ -22,6 +28,7 @@ class Options:
     """Turns of each side; each measurement has its own default."""
     out: Path = Path("runs/bench")
     """Folder for figures."""
+    models: tuple[str, ...] = ()
     workloads: tuple[str, ...] = ()
     precision: str = "bf16"
     updates: int = 100
@@ -53,6 +60,15 @@ class Row:
         return asdict(self) | {"ratio": self.ratio}
 
 
+def report(command: str, measurements: Mapping[str, Sequence[Row]]) -> bytes:
+    """The file that keeps all numbers, with where they come from."""
+    found = {name: [row.as_dict() for row in rows] for name, rows in measurements.items()}
+    torch = sys.modules.get("torch")
+    gpu = {"gpu": torch.cuda.get_device_name()} if torch and torch.cuda.is_available() else {}
+    where = {"command": command, "date": date.today().isoformat(), "machine": machine() | gpu}
+    return json.dumps(where | {"measurements": found}, indent=1).encode()
+
+
 def take_turns(ways: Mapping[str, Callable[[], float]], repeats: int, tell: Tell) -> dict[str, list[float]]:
     """The rates of all ways, measured in turn, repeatedly; the first turn is a warm-up.
 
@@ -79,16 +95,20 @@ def rate(count: float, work: Callable[[], object]) -> float:
 
 
 @contextmanager
-def one_thread() -> Iterator[None]:
-    """Torch with one thread, as in a single simulation."""
+def one_core() -> Iterator[None]:
+    """One core for this process, where the system allows it (Linux), and torch with one thread."""
     import torch
 
-    before = torch.get_num_threads()
+    threads, cores = torch.get_num_threads(), os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else None
     torch.set_num_threads(1)
+    if cores:
+        os.sched_setaffinity(0, {min(cores)})
     try:
         yield
     finally:
-        torch.set_num_threads(before)
+        torch.set_num_threads(threads)
+        if cores:
+            os.sched_setaffinity(0, cores)
 
 
 def peak_memory() -> int:

@@ -1,16 +1,18 @@
 """Models, sizes of clients and strategies: every executor beside a loop written by hand, the worst case first.
 
 The loop is what a user would write: ``copy.deepcopy`` of the model for each client, ``torch.optim``, batches by
-``torch.randperm``. Both train with one torch thread, 5 local epochs and batches of 32. A first run includes everything
-that fedfa prepares for a model; the later runs share it.
+``torch.randperm``. Both train with one torch thread on one core, 5 local epochs and batches of 32. Each cell has a
+process of its own: a first run includes everything that fedfa prepares for a model, the later runs share it. The
+memory of large models is that of a run in another process, in models above what the imported libraries take.
 """
 
 import copy
 import heapq
+import multiprocessing
 from collections import deque
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -22,191 +24,116 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import fedfa
-from fedfa.bench.base import Options, Row, Tell, middle, one_thread, rate, take_turns
+from fedfa.bench import engine
+from fedfa.bench.base import Options, Row, Tell, middle, one_core, peak_memory, rate, take_turns
+from fedfa.bench.cases import WINDOW, Case, Clients, cases
 from fedfa.errors import ConfigError
-from fedfa.learning.models.bert import Bert, needed
-from fedfa.learning.models.small import cnn, mlp
+from fedfa.executors.registry import EXECUTORS
 
-CLIENTS, WINDOW = 60, 5
-EXECUTORS = ("auto", "inline", "batched")
-Clients = list[tuple[Tensor, Tensor]]
-
-
-@dataclass(frozen=True, slots=True)
-class Kind:
-    """A model, and data for it."""
-
-    make: Callable[[Path], Callable[[], nn.Module]]
-    """From a folder for files to a function that makes new models."""
-    example: tuple[int, ...]
-    """The shape of an example."""
-    updates: int
-    """Of one measurement: about a second for the loop, with clients of 32 examples."""
-    tokens: int = 0
-    """Examples are texts of this many different tokens; 0: examples are numbers."""
-    sizes: tuple[str, ...] = ("all 32", "9 to 64", "lognormal")
-    optimizers: tuple[str, ...] = ("sgd",)
-
-
-class Bag(nn.Module):
-    """A large vocabulary, and one layer on the mean of a text's vectors."""
-
-    def __init__(self, tokens: int, width: int) -> None:
-        super().__init__()
-        self.embedding, self.head = nn.Embedding(tokens, width), nn.Linear(width, 10)
-
-    def forward(self, ids: Tensor) -> Tensor:
-        return self.head(self.embedding(ids).mean(1))
-
-
-def normed() -> nn.Module:
-    return nn.Sequential(nn.Flatten(), nn.Linear(64, 64), nn.BatchNorm1d(64), nn.ReLU(), nn.Linear(64, 10))
-
-
-def bert_tiny(folder: Path) -> Callable[[], nn.Module]:
-    """A BERT of 2 layers and 128 units with random weights, and LoRA of rank 4."""
-    transformers = needed("transformers")
-    settings = {"hidden_size": 128, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 512}
-    config = transformers.BertConfig(vocab_size=8000, num_labels=10, **settings)
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
-        transformers.BertForSequenceClassification(config).save_pretrained(folder)
-    return lambda: Bert(str(folder), 10, 4, 8.0)
-
-
-MODELS: dict[str, Kind] = {
-    "MLP": Kind(lambda _: mlp, (8, 8), 500, optimizers=("sgd", "momentum", "adamw")),
-    "MLP + BatchNorm1d": Kind(lambda _: normed, (8, 8), 400),
-    "CNN 8-16, 1x28x28": Kind(
-        lambda _: partial(cnn, 64, 1, 28, 28), (1, 28, 28), 80, optimizers=("sgd", "momentum", "adamw")
-    ),
-    "CNN 8-16, 3x32x32": Kind(lambda _: partial(cnn, 64, 3, 32, 32), (3, 32, 32), 60),
-    "embedding 200,000 x 256": Kind(
-        lambda _: partial(Bag, 200_000, 256), (16,), 10, tokens=200_000, sizes=("all 8", "1 to 15")
-    ),
-    "BERT-tiny, LoRA": Kind(bert_tiny, (32,), 24, tokens=8000),
-}
-SIZES: dict[str, Callable[[np.random.Generator], np.ndarray]] = {
-    "all 8": lambda draws: np.full(CLIENTS, 8),
-    "1 to 15": lambda draws: draws.integers(1, 16, CLIENTS),
-    "all 32": lambda draws: np.full(CLIENTS, 32),
-    "9 to 64": lambda draws: draws.integers(9, 65, CLIENTS),
-    "lognormal": lambda draws: np.exp(draws.normal(np.log(80), 0.5, CLIENTS)).astype(int).clip(8, 400),
-}
-STRATEGIES: dict[str, fedfa.Strategy] = {
-    "FedFa-Param, 10 in flight": fedfa.FedFaParam(concurrency=10, window=WINDOW),
-    "FedAvg, 10 in flight": fedfa.FedAvg(concurrency=10),
-    "FedAvg, 50 in flight": fedfa.FedAvg(concurrency=50),
-}
-OPTIMIZERS: dict[str, dict[str, Any]] = {
-    "sgd": {"lr": 0.05},
-    "momentum": {"lr": 0.02, "momentum": 0.9},
-    "adamw": {"lr": 1e-3, "optimizer": "adamw"},
-}
-
-
-@dataclass(frozen=True, slots=True)
-class Case:
-    """One cell of the grid."""
-
-    model: str
-    sizes: str
-    strategy: str
-    optimizer: str
-
-    def __str__(self) -> str:
-        optimizer = "" if self.optimizer == "sgd" else f", {self.optimizer}"
-        return f"{self.model}{optimizer}; {self.sizes}; {self.strategy}"
-
-    @property
-    def kind(self) -> Kind:
-        return MODELS[self.model]
-
-    @property
-    def local(self) -> fedfa.LocalTraining:
-        return fedfa.LocalTraining(**OPTIMIZERS[self.optimizer])
-
-    def data(self) -> Clients:
-        sizes = SIZES[self.sizes](np.random.default_rng(0))
-        sizes += sizes % self.local.batch_size == 1  # BatchNorm refuses a batch of one example
-        generator = torch.Generator().manual_seed(0)
-        return [self._client(int(size), generator) for size in sizes]
-
-    def _client(self, size: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-        targets = torch.randint(0, 10, (size,), generator=generator)
-        if not self.kind.tokens:
-            return torch.rand(size, *self.kind.example, generator=generator), targets
-        ids = torch.randint(1, self.kind.tokens, (size, *self.kind.example), generator=generator)
-        lengths = torch.randint(4, self.kind.example[0] + 1, (size, 1), generator=generator)
-        return ids * (torch.arange(self.kind.example[0]) < lengths), targets
-
-    def task(self, model: Callable[[], nn.Module], clients: Clients) -> fedfa.Task:
-        return fedfa.Task(model=model, clients=clients, test=clients[0], local=self.local)
-
-
-def cases(options: Options) -> Iterator[Case]:
-    """All cells; ``--quick`` takes one for each model."""
-    for model, kind in MODELS.items():
-        for sizes in kind.sizes[1:2] if options.quick else kind.sizes:
-            for strategy in list(STRATEGIES)[:1] if options.quick else STRATEGIES:
-                for optimizer in kind.optimizers[:1] if options.quick else kind.optimizers:
-                    if optimizer == "sgd" or (sizes == "9 to 64" and strategy.endswith("10 in flight")):
-                        yield Case(model, sizes, strategy, optimizer)
+WAYS = [name for name in EXECUTORS if name not in ("lanes", "ray")]
+"""Those that need neither a GPU nor several cores."""
+RARELY = {"evaluate_every": 10_000}
 
 
 def measure(options: Options, tell: Tell) -> list[Row]:
     rows = []
-    with one_thread(), ExitStack() as afterwards:
-        folder = Path(afterwards.enter_context(TemporaryDirectory()))
-        for case in cases(options):
-            if options.workloads and case.model not in options.workloads:
-                continue
+    alone = ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn"), max_tasks_per_child=1)
+    with alone:
+        for case in cases(options.models, options.quick):
+            tell(str(case))
             try:
-                model = case.kind.make(folder)
+                memory = {way: alone.submit(memory_of, case, way).result() for way in _large(case)}
+                rows.append(alone.submit(row_of, case, options, _bounded(case, memory)).result())
             except ConfigError as error:  # a library is missing
                 tell(str(error))
-                continue
-            rows.append(row_of(case, model, options, partial(_tell, tell, case)))
     return sorted(rows, key=lambda row: row.ratio)
 
 
-def _tell(tell: Tell, case: Case, text: str) -> None:
-    tell(f"{case}: {text}")
+def _large(case: Case) -> tuple[str, ...]:
+    return ("auto", "loop") if case.kind.large else ()
 
 
-def row_of(case: Case, model: Callable[[], nn.Module], options: Options, tell: Tell) -> Row:
-    clients, strategy = case.data(), STRATEGIES[case.strategy]
-    updates = max(
-        case.kind.updates // (10 if options.quick else 1), strategy.concurrency if strategy.synchronous else 1
-    )
-    if case.sizes == "lognormal":
-        updates = max(updates // 3, strategy.concurrency)
-    updates -= updates % (strategy.concurrency if strategy.synchronous else 1)
-    tasks = {name: case.task(model, clients) for name in EXECUTORS}
-    chosen: dict[str, str] = {}
+def _bounded(case: Case, memory: Mapping[str, Mapping[str, float]]) -> dict[str, Any]:
+    """Models that ours and the loop take, and how many ours may take."""
+    if not memory:
+        return {}
+    ours = memory["auto"]
+    kept = getattr(case.rule, "window", 0) + ours["in_flight"]
+    return {
+        "parameters": ours["parameters"], "models": ours["models"], "loop_models": memory["loop"]["models"],
+        "most_models": kept + 8 + 2 * (case.optimizer == "adamw"),
+    }  # fmt: skip
 
-    def ours(name: str) -> None:
-        run = fedfa.simulate(
-            strategy, tasks[name], stop=fedfa.Stop(updates=updates), engine={"executor": name, "evaluate_every": 10_000}
-        )
+
+@contextmanager
+def _alone(case: Case) -> Iterator[tuple[Callable[[], nn.Module], Clients]]:
+    """The model and its clients, on one core."""
+    with one_core(), TemporaryDirectory() as folder:
+        yield case.kind.make(Path(folder)), case.data()
+
+
+def row_of(case: Case, options: Options, memory: Mapping[str, Any]) -> Row:
+    """One cell, in this process."""
+    updates, chosen = case.updates(options.quick), dict[str, str]()
+
+    def ours(name: str, task: fedfa.Task) -> None:
+        run = fedfa.simulate(case.rule, task, stop=fedfa.Stop(updates=updates), engine={"executor": name, **RARELY})
         chosen[name] = run.manifest["executor"]
 
-    ways = {"loop": partial(by_hand, case, model, clients, updates)} | {name: partial(ours, name) for name in EXECUTORS}
-    rates = take_turns({name: partial(rate, updates, way) for name, way in ways.items()}, options.turns(5), tell)
+    with _alone(case) as (model, clients):
+        engine.ours(engine.Size(10, 1, 1, 10))  # imports what a run imports, and prepares no model
+        ways = {"loop": partial(by_hand, case, model, clients, updates)}
+        ways |= {name: partial(ours, name, case.task(model, clients)) for name in WAYS}
+        rates = take_turns(
+            {name: partial(rate, updates, way) for name, way in ways.items()}, options.turns(5), lambda _: None
+        )
     middles = {name: middle(found) for name, found in rates.items()}
-    first = rates["auto"][0] / rates["loop"][0]
-    best = max(middles[name] for name in EXECUTORS)
+    first = rates["auto"][0] / middles["loop"]
+    able = [name for name in WAYS if name != "auto" and chosen[name].startswith(name)]  # the others fell back
+    beside = [f"auto takes {chosen['auto']}", f"first run {first:.2f}"]
+    beside += [f"{name} {middles[name] / middles['loop']:.2f}" for name in able]
+    if memory:
+        beside.append(f"{memory['models']:.1f} models in memory, the loop {memory['loop_models']:.1f}")
     return Row(
-        str(case), "updates/s", middles["auto"], middles["loop"], "loop",
-        f"auto takes {chosen['auto']}; first run {first:.2f}; " + ", ".join(
-            f"{name} {middles[name] / middles['loop']:.2f}" for name in EXECUTORS[1:]
-        ),
+        str(case), "updates/s", middles["auto"], middles["loop"], "loop", ", ".join(beside),
         {
-            "model": case.model, "sizes": case.sizes, "strategy": case.strategy, "optimizer": case.optimizer,
+            "model": case.kind.title, "sizes": case.sizes, "strategy": case.strategy, "optimizer": case.optimizer,
             "updates": updates, "auto_takes": chosen["auto"], "rates": rates, "first_ratio": first,
-            "auto_of_best": middles["auto"] / best,
+            "auto_of_best": middles["auto"] / max(middles[name] for name in ["auto", *able]), "took": chosen, **memory,
         },
     )  # fmt: skip
+
+
+def memory_of(case: Case, way: str) -> dict[str, float]:
+    """The most memory of one run in this fresh process, in models above the libraries and the data."""
+    in_flight = 0
+
+    def look(run: Any) -> None:
+        nonlocal in_flight
+        in_flight = max(in_flight, len({id(flight.base) for flight in run.in_flight.values()}))
+
+    with _alone(case) as (model, clients):
+        with torch.device("meta"):
+            parameters = sum(one.numel() for one in model().parameters() if one.requires_grad)
+        fedfa.simulate(case.rule, stop=fedfa.Stop(updates=case.rule.concurrency))  # imports what a run imports
+        before, updates = forget_peak(), case.rule.concurrency + 2 * WINDOW
+        if way == "loop":
+            by_hand(case, model, clients, updates)
+        else:
+            fedfa.simulate(
+                case.rule, case.task(model, clients), stop=fedfa.Stop(updates=updates),
+                engine={"executor": way, **RARELY}, progress=look,
+            )  # fmt: skip
+    return {"models": (peak_memory() - before) / (4 * parameters), "parameters": parameters, "in_flight": in_flight}
+
+
+def forget_peak() -> int:
+    """Bytes held now; where the system can (Linux), later peaks count from here."""
+    try:
+        Path("/proc/self/clear_refs").write_text("5")
+    except OSError:
+        pass
+    return peak_memory()
 
 
 # The loop by hand -----------------------------------------------------------------------------------------------------
@@ -214,7 +141,7 @@ def row_of(case: Case, model: Callable[[], nn.Module], options: Options, tell: T
 
 def by_hand(case: Case, make: Callable[[], nn.Module], clients: Clients, updates: int) -> nn.Module:
     """The same strategy and delays, as one writes it for one experiment."""
-    rng, strategy, model = np.random.default_rng(0), STRATEGIES[case.strategy], make()
+    rng, strategy, model = np.random.default_rng(0), case.rule, make()
     if strategy.synchronous:
         for _ in range(updates // strategy.concurrency):
             chosen = rng.choice(len(clients), strategy.concurrency, replace=False)

@@ -28,8 +28,9 @@ class Benchmark:
 
 BENCHMARKS: dict[str, Benchmark] = {
     "job": Benchmark("the digits job against a loop written by hand"),
+    "start": Benchmark("from the start of a process to its first update, against a loop written by hand"),
     "grid": Benchmark(
-        "models x client sizes x strategies, every executor against a loop by hand (half an hour)",
+        "models x client sizes x strategies, every executor against a loop by hand (an hour or two)",
         by_default=False,
     ),
     "engine": Benchmark("a task that computes nothing, very many clients, against a bare numpy loop"),

@@ -90,10 +90,10 @@ def free_folder(wanted: Path, resume: bool) -> Path:
     return wanted.with_name(f"{wanted.name}-{len(taken) + 1}") if taken else wanted
 
 
-def command_typed() -> str:
-    """The command in the form for records: without this machine's own paths."""
+def command_typed(*program: str) -> str:
+    """The command in the form for records: without this machine's own paths. ``program``: by default fedfa."""
     words: list[str] = []
-    for word in ["fedfa", *sys.argv[1:]]:
+    for word in [*(program or ["fedfa"]), *sys.argv[1:]]:
         option, equals, value = word.rpartition("=")
         if words[-1:] == ["--data"] or option in ("--data", "data.folder"):
             value = "DIR"

@@ -1,6 +1,5 @@
 """``fedfa bench``: ours against baselines."""
 
-import json
 from pathlib import Path
 from typing import Annotated
 
@@ -19,6 +18,9 @@ def bench(
     out: Annotated[
         Path, typer.Option(help="growth: folder of its figure; by default runs/bench.", show_default=False)
     ] = Path("runs/bench"),
+    models: Annotated[
+        str | None, typer.Option(help="grid: some of mlp,mlp-batchnorm,cnn-28,cnn-32,embedding,bert-tiny.")
+    ] = None,
     workloads: Annotated[str | None, typer.Option(help="gpu: resnet18,bert-tiny,minilm-lora, or some.")] = None,
     precision: Annotated[str | None, typer.Option(help="gpu: bf16 (the default), tf32 or fp32.")] = None,
     updates: Annotated[int | None, typer.Option(help="gpu: updates with lanes; by default 100.")] = None,
@@ -27,23 +29,25 @@ def bench(
 ) -> None:
     """Measure ours against a baseline, in turns, and print the ratios; without NAME, all that this machine can.
 
-    NAME is one or more of job, grid, engine, aggregation, checkpoint, gpu, lanes, growth.
+    NAME is one or more of job, start, grid, engine, aggregation, checkpoint, gpu, lanes, growth.
     """
-    from fedfa.bench.base import Options
+    from fedfa.bench.base import Options, report
     from fedfa.bench.registry import BENCHMARKS, as_grid, choose, measured
 
     if listed:
         for name, benchmark in BENCHMARKS.items():
             print(f"{name:12} {benchmark.title}")
         return
-    for_gpu = {
+    special = {
+        "models": tuple(models.split(",")) if models else None,
         "workloads": tuple(workloads.split(",")) if workloads else None, "precision": precision, "updates": updates,
         "inline_updates": inline_updates, "compile": compile or None,
     }  # fmt: skip
-    given = {name: value for name, value in for_gpu.items() if value is not None}
+    given = {name: value for name, value in special.items() if value is not None}
     for name in given:
-        if not {"gpu", "lanes"} & set(names or []):
-            raise ConfigError(f"--{name.replace('_', '-')}: is for one measurement; name it: fedfa bench gpu")
+        able = ("grid",) if name == "models" else ("gpu", "lanes")
+        if not set(able) & set(names or []):
+            raise ConfigError(f"--{name.replace('_', '-')}: is for one measurement; name it: fedfa bench {able[0]}")
     for name, value in (("repeats", repeats), ("updates", updates), ("inline-updates", inline_updates)):
         if value is not None and value < 1:
             raise ConfigError(f"--{name} {value}: must be at least 1")
@@ -52,7 +56,6 @@ def bench(
 
     from fedfa.cli.progress import counted_progress
     from fedfa.files import atomic
-    from fedfa.runs.machine import machine
 
     done = []
     try:
@@ -66,8 +69,5 @@ def bench(
     for line in remarks:
         print(line)
     if json_file is not None:
-        rows = {name: [row.as_dict() for row in rows] for name, rows in done}
         with atomic(json_file) as file:
-            file.write(
-                json.dumps({"command": command_typed(), "machine": machine(), "measurements": rows}, indent=1).encode()
-            )
+            file.write(report(command_typed(), dict(done)))
