@@ -187,8 +187,9 @@ def row_of(case: Case, model: Callable[[], nn.Module], options: Options, tell: T
 
     def ours(name: str) -> None:
         run = fedfa.simulate(
-            strategy, tasks[name], stop=fedfa.Stop(updates=updates), engine={"executor": name, "evaluate_every": 10_000}
-        )
+            strategy, tasks[name], stop=fedfa.Stop(updates=updates),
+            engine={"executor": name, "workers": 1, "evaluate_every": 10_000},
+        )  # fmt: skip
         chosen[name] = run.manifest["executor"]
 
     ways = {"loop": partial(by_hand, case, model, clients, updates)} | {name: partial(ours, name) for name in EXECUTORS}

@@ -23,12 +23,12 @@ def auto(task: Task, seed: int, device: Device, compile: bool, workers: int, pen
     """The faster one for the model and the device at hand."""
     if device.kind != "cpu":
         return lanes(task, seed, device, compile, workers, pending)
-    return _quickest_on_cpu(task, seed, device, pending)
+    return _quickest_on_cpu(task, seed, device, workers, pending)
 
 
 def inline(task: Task, seed: int, device: Device, compile: bool, workers: int, pending: int) -> Executor:
     """One client at a time."""
-    return Inline(task, seed, device)
+    return Inline(task, seed, device, workers)
 
 
 def batched(task: Task, seed: int, device: Device, compile: bool, workers: int, pending: int) -> Executor:
@@ -38,7 +38,7 @@ def batched(task: Task, seed: int, device: Device, compile: bool, workers: int, 
     try:
         return Batched(task, seed)
     except CannotBatch as reason:
-        return _one_by_one(task, seed, CPU, f"cannot be batched ({reason})")
+        return _one_by_one(task, seed, CPU, workers, f"cannot be batched ({reason})")
 
 
 def lanes(task: Task, seed: int, device: Device, compile: bool, workers: int, pending: int) -> Executor:
@@ -47,10 +47,10 @@ def lanes(task: Task, seed: int, device: Device, compile: bool, workers: int, pe
     try:
         return Lanes.prepared(task, seed, device, compile)
     except CannotCapture as reason:
-        return _one_by_one(task, seed, device, f"has steps that cannot be captured ({reason})")
+        return _one_by_one(task, seed, device, workers, f"has steps that cannot be captured ({reason})")
 
 
-def _quickest_on_cpu(task: Task, seed: int, device: Device, pending: int) -> Executor:
+def _quickest_on_cpu(task: Task, seed: int, device: Device, workers: int, pending: int) -> Executor:
     """By a rule, not by the clock: the same run takes the same executor every time."""
     layout = task.layout(task.build(seed))
     batches = [size for n in task.sizes for size in task.local.batch_sizes(n)]
@@ -61,9 +61,9 @@ def _quickest_on_cpu(task: Task, seed: int, device: Device, pending: int) -> Exe
             return Batched(task, seed)
         except CannotBatch:  # nothing is lost that the user asked for
             pass
-    return Inline(task, seed, device)
+    return Inline(task, seed, device, workers)
 
 
-def _one_by_one(task: Task, seed: int, device: Device, why: str) -> Executor:
+def _one_by_one(task: Task, seed: int, device: Device, workers: int, why: str) -> Executor:
     say_once(f"This model {why}; training clients one by one.")
-    return Inline(task, seed, device)
+    return Inline(task, seed, device, workers)

@@ -19,6 +19,7 @@ import time
 import warnings
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from heapq import heappop, heappush
 from typing import Any
 
@@ -41,18 +42,19 @@ AHEAD_ON_GPU = 16
 class Worker:
     """Lives in a process of its own."""
 
-    def __init__(self, task: Task, seed: int, device: Device, compile: bool) -> None:
+    def __init__(self, seed: int, device: Device, compile: bool) -> None:
         torch.set_num_threads(1)
         self._device, self._lock = device, threading.Lock()
         self._switches = device.prepared()
         self._switches.__enter__()  # for as long as the worker lives
-        make = inline if device.kind == "cpu" else auto
-        self._executor: Any = make(task, seed, device, compile, 0, 1)
+        self._make = partial(inline if device.kind == "cpu" else auto, seed=seed, device=device, compile=compile)
+        self._executor: Any = None
 
-    def train(self, order: WorkOrder, base: np.ndarray) -> Trained:
+    def train(self, order: WorkOrder, base: np.ndarray, fetch: Callable[[], Task]) -> Trained:
         """With lanes, calls come from several threads; the lock lets one at a time use the GPU."""
         try:
             with self._lock, self._device.in_front():
+                self._executor = self._executor or self._make(fetch(), workers=1, pending=1)
                 order.base = self._device.vector(base.copy())  # Ray hands out read-only memory
                 if not isinstance(self._executor, Lanes):
                     return _on_cpu(self._executor.train(order))
@@ -81,6 +83,11 @@ class RayWorkers:
         self._ray = ray = _ray()
         self._started = not ray.is_initialized()
         self.workers: list[Any] = []
+        self._waiting: list[tuple[float, int, WorkOrder]] = []
+        self._orders: dict[int, WorkOrder] = {}
+        self._running: dict[Any, tuple[int, int, WorkOrder]] = {}
+        self._models: dict[int, tuple[Any, Any]] = {}
+        self._finished: dict[int, Trained] = {}
         if self._started:
             _start(ray, workers)
         there = ray.cluster_resources()
@@ -100,16 +107,11 @@ class RayWorkers:
         for name, module in list(sys.modules.items()):
             if name.startswith("fedfa_user_"):  # code of the user's own, which no worker could import
                 ray.cloudpickle.register_pickle_by_value(module)
-        shared = ray.put(bare)
+        self._fetch = partial(ray.get, ray.put(bare))
         threads = 1 if device.kind == "cpu" else AHEAD_ON_GPU
         actor = ray.remote(Worker).options(max_restarts=-1, max_task_retries=-1, max_concurrency=threads, **needs)
-        self.workers = [actor.remote(shared, seed, device, compile) for _ in range(count)]
+        self.workers = [actor.remote(seed, device, compile) for _ in range(count)]
         self._load = [0] * count
-        self._waiting: list[tuple[float, int, WorkOrder]] = []
-        self._orders: dict[int, WorkOrder] = {}
-        self._running: dict[Any, tuple[int, int, WorkOrder]] = {}
-        self._models: dict[int, tuple[Any, Any]] = {}
-        self._finished: dict[int, Trained] = {}
 
     # What the engine asks ----------------------------------------------------------------------------------------
 
@@ -143,6 +145,8 @@ class RayWorkers:
 
     def close(self) -> None:
         """End the workers, and Ray too if it was started here."""
+        for reference in self._running:
+            self._ray.cancel(reference)  # else Ray would announce that it tries them again
         for worker in self.workers:
             self._ray.kill(worker)
         if self._started:
@@ -158,7 +162,7 @@ class RayWorkers:
                 return
             _, dispatch, order = heappop(self._waiting)
             base, order.base = self._model(order), None
-            reference = self.workers[position].train.remote(order, base)
+            reference = self.workers[position].train.remote(order, base, self._fetch)
             self._running[reference] = position, dispatch, self._orders[dispatch]
             self._load[position] += 1
 

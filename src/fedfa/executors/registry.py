@@ -1,6 +1,7 @@
 """All executors by name. To add one: a file here, and a row in ``EXECUTORS``."""
 
 from collections.abc import Callable
+from typing import Literal
 
 from fedfa.executors.base import Executor
 from fedfa.executors.on_this_machine import auto, batched, inline, lanes
@@ -10,7 +11,7 @@ from fedfa.learning.task import Task
 from fedfa.settings import one_of
 
 MakeExecutor = Callable[[Task, int, Device, bool, int, int], Executor]
-"""From task, seed, device, ``compile``, the number of workers, and how many clients will usually be pending."""
+"""From task, seed, device, ``compile``, number of workers (0: auto), and how many clients will usually be pending."""
 
 EXECUTORS: dict[str, MakeExecutor] = {
     "auto": auto,
@@ -22,8 +23,9 @@ EXECUTORS: dict[str, MakeExecutor] = {
 
 
 def make_executor(
-    name: str, task: Task, seed: int, device: Device = CPU, compile: bool = False, workers: int = 0,
+    name: str, task: Task, seed: int, device: Device = CPU, compile: bool = False, workers: int | Literal["auto"] = 1,
     pending: int = 1,
 ) -> Executor:  # fmt: skip
     """The executor of this name."""
-    return EXECUTORS[one_of(EXECUTORS, name, "executor")](task, seed, device, compile, workers, pending)
+    number = 0 if workers == "auto" else workers
+    return EXECUTORS[one_of(EXECUTORS, name, "executor")](task, seed, device, compile, number, pending)

@@ -13,11 +13,15 @@ from multiprocessing.process import BaseProcess
 from typing import Any
 
 from fedfa.errors import EngineError
+from fedfa.executors import cores
+from fedfa.executors.team import end_with_parent
 from fedfa.experiments.points import Point, ingredients
 from fedfa.learning.task import Task
 from fedfa.runs.run import Run
 
 logger = logging.getLogger("fedfa")
+
+_CONTEXT = multiprocessing.get_context("spawn")
 
 POLL_SECONDS = 0.2
 """How often ``run_points`` asks whether it is interrupted."""
@@ -39,16 +43,17 @@ def run_points(
     The current runs end when the iterator is closed, on Ctrl-C, and when ``interrupted`` returns true. Each then leaves
     a checkpoint that ``resume`` continues.
     """
-    waiting, workers = iter(todo), list[_Worker]()
+    waiting, workers, share = iter(todo), list[_Worker](), _CONTEXT.RawValue("i", _share(jobs))
     try:
         while not interrupted():
-            for worker in _free(workers, jobs):
+            for worker in _free(workers, jobs, share):
                 if (point := next(waiting, None)) is None:
                     break
                 worker.start(point, command, resume)
             busy = [worker for worker in workers if worker.busy]
             if not busy:
                 return
+            share.value = _share(len(busy))  # the last runs use the cores of those that are done
             for worker in _answering(busy):
                 yield worker.result()
     except KeyboardInterrupt:
@@ -68,10 +73,9 @@ class _Worker:
     busy: bool = False
 
     @classmethod
-    def new(cls) -> "_Worker":
-        context = multiprocessing.get_context("spawn")
-        ours, theirs = context.Pipe()
-        process = context.Process(target=_serve, args=(theirs,))
+    def new(cls, share: Any) -> "_Worker":
+        ours, theirs = _CONTEXT.Pipe()
+        process = _CONTEXT.Process(target=_serve, args=(theirs, share))
         process.start()
         theirs.close()
         return cls(process, ours)
@@ -93,11 +97,16 @@ class _Worker:
         return found
 
 
-def _free(workers: list[_Worker], jobs: int) -> Iterator[_Worker]:
+def _share(runs: int) -> int:
+    """The cores that each of so many runs may use."""
+    return max(1, cores.machine_cores() // runs)
+
+
+def _free(workers: list[_Worker], jobs: int, share: Any) -> Iterator[_Worker]:
     """Idle workers; starts new ones up to the limit."""
     yield from [worker for worker in workers if not worker.busy]
     while len(workers) < jobs:
-        workers.append(_Worker.new())
+        workers.append(_Worker.new(share))
         yield workers[-1]
 
 
@@ -142,10 +151,11 @@ class _Asked:
         self._since = self._since or time.monotonic()
 
 
-def _serve(connection: Any) -> None:
+def _serve(connection: Any, share: Any) -> None:
     """Make the requested runs, until the other end is closed."""
     asked = _Asked()
-    threading.Thread(target=_follow_parent, daemon=True).start()
+    cores.share(share)
+    threading.Thread(target=end_with_parent, daemon=True).start()
     prepared: dict[str, Task] = {}
     while not asked():
         try:
@@ -175,11 +185,3 @@ def _run(point: Point, command: str, resume: bool, asked: _Asked, prepared: dict
         point.folder, resume=resume, label=point.label, command=command, task=prepared[key], interrupted=asked
     )
     return replace(run, model=None)
-
-
-def _follow_parent() -> None:
-    """End this process when its parent was killed."""
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        parent.join()
-        os._exit(1)

@@ -1,6 +1,7 @@
 """How a run is computed."""
 
 from dataclasses import dataclass
+from typing import Literal
 
 from fedfa.errors import check
 from fedfa.executors.registry import EXECUTORS
@@ -14,8 +15,8 @@ class EngineSettings:
 
     executor: str = "auto"
     """auto, inline, batched, lanes or ray."""
-    workers: int = 0
-    """Of the ray executor; 0: one per core of the cluster, or one per GPU with device = cuda."""
+    workers: Literal["auto"] | int = "auto"
+    """Processes that train clients, of inline and of ray; auto: one per core, or one per GPU of a Ray cluster."""
     device: DeviceName = "cpu"
     """auto: the GPU, if there is one."""
     precision: PrecisionName = "auto"
@@ -33,5 +34,6 @@ class EngineSettings:
         one_of(EXECUTORS, self.executor, "executor")
         check(self.evaluate_every >= 1, "evaluate_every", self.evaluate_every, "must be at least 1")
         check(1 <= self.threads <= 1024, "threads", self.threads, "must be between 1 and 1024")
-        check(0 <= self.workers <= 10_000, "workers", self.workers, "must be between 0 and 10,000")
+        counted = self.workers == "auto" or 1 <= self.workers <= 10_000
+        check(counted, "workers", self.workers, "must be auto, or between 1 and 10,000")
         check(self.checkpoint_seconds > 0, "checkpoint_seconds", self.checkpoint_seconds, "must be above 0")
