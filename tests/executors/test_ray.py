@@ -52,6 +52,13 @@ def test_a_run_is_that_of_inline(strategy: fedfa.Strategy) -> None:
     assert not ray.is_initialized()
 
 
+def test_a_run_ends_quietly(capfd: pytest.CaptureFixture[str]) -> None:
+    """Although clients are still in training."""
+    strategy, engine = fedfa.FedFaParam(concurrency=8, window=3), {"executor": "ray", "workers": 2}
+    fedfa.simulate(strategy, make_task(epochs=100), stop={"updates": 12}, engine=engine)
+    assert capfd.readouterr() == ("", "")
+
+
 def test_a_killed_worker_loses_nothing() -> None:
     task = make_task(epochs=40)
     runner: Any = make_executor("ray", task, 0, workers=2)

@@ -14,10 +14,11 @@ import torch
 from torch import nn
 
 import fedfa
+from fedfa.errors import ConfigError
 from fedfa.executors import cores, inline, team
 from fedfa.executors.base import WorkOrder
 from fedfa.executors.inline import Inline
-from fedfa.settings import ConfigError
+from fedfa.runs.store import read_run
 from tests.helpers.simulations import StopAfter
 
 pytestmark = pytest.mark.skipif(bool(team.why_alone()) and torch.get_num_threads() == 1, reason=team.why_alone())
@@ -104,13 +105,12 @@ def test_records_are_those_of_one_process(
 
 
 def test_a_run_continues_with_another_number_of_workers(tmp_path: Path) -> None:
-    simulated(tmp_path / "whole", 1)
     for workers in (3, 1, 2):
         with pytest.raises(KeyboardInterrupt):
             simulated(tmp_path / "parts", workers, interrupted=StopAfter(1), resume=True, stop={"updates": 10**6})
-    begun = fedfa.read_run(tmp_path / "parts", or_unfinished=True).accepted
-    simulated(tmp_path / "parts", 2, resume=True, stop={"updates": begun + 30})
-    simulated(tmp_path / "again", 1, stop={"updates": begun + 30})
+    stop = {"updates": len(read_run(tmp_path / "parts", or_unfinished=True).accepted) + 30}
+    simulated(tmp_path / "parts", 2, resume=True, stop=stop)
+    simulated(tmp_path / "again", 1, stop=stop)
     assert records(tmp_path / "parts") == records(tmp_path / "again")
 
 
@@ -147,7 +147,7 @@ def test_a_failing_client_is_reported_as_in_one_process(tmp_path: Path) -> None:
         task = make_task()
         task.targets[:20] = 7  # the first client's labels fit no class
         runs.append(simulated(tmp_path / str(workers), workers, task=task))
-    assert "Target 7 is out of bounds" in "".join(runs[0].updates["error"].to_list())
+    assert "Target 7 is out of bounds" in "".join(runs[0].updates["outcome"].to_list())
     assert records(tmp_path / "1") == records(tmp_path / "2")
 
 

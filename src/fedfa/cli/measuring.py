@@ -27,7 +27,7 @@ def bench(
 ) -> None:
     """Measure ours against a baseline, in turns, and print the ratios; without NAME, all that this machine can.
 
-    NAME is one or more of job, grid, engine, aggregation, checkpoint, gpu, lanes, growth.
+    NAME is one or more of job, grid, workers, engine, aggregation, checkpoint, gpu, lanes, growth.
     """
     from fedfa.bench.base import Options
     from fedfa.bench.registry import BENCHMARKS, as_grid, choose, measured
