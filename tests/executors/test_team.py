@@ -21,7 +21,7 @@ from fedfa.executors.inline import Inline
 from fedfa.runs.store import read_run
 from tests.helpers.simulations import StopAfter
 
-pytestmark = pytest.mark.skipif(bool(team.why_alone()) and torch.get_num_threads() == 1, reason=team.why_alone())
+pytestmark = pytest.mark.skipif(sys.platform != "linux" or torch.cuda.is_available(), reason="forks cannot train here")
 
 
 @pytest.fixture(autouse=True)
@@ -167,6 +167,40 @@ def test_discarded_work_is_not_mistaken_for_new_work() -> None:
         executor.close()
 
 
+def test_work_is_handed_out_while_the_engine_evaluates(teams: list[team.Team]) -> None:
+    task = make_task()
+    executor = Inline(task, 0, workers=2)
+    try:
+        for client in range(10):
+            executor.submit(WorkOrder(client, 0, client, 0, task.initial(0).vector, 3, 0.0, float(client)))
+        executor.result(0)
+        patience = time.monotonic() + 60
+        while len(teams[0]._finished) < 9 and time.monotonic() < patience:
+            task.evaluator(0)(task.initial(0).vector, executor.meanwhile)
+        assert sorted(teams[0]._finished) == list(range(1, 10))
+    finally:
+        executor.close()
+
+
+@pytest.mark.parametrize("started", [0, 1])
+def test_a_machine_without_room_for_more_processes(
+    started: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, logged: Any, teams: list[team.Team]
+) -> None:
+    fork, forks = os.fork, list[int]()
+
+    def refused_after() -> int:
+        forks.append(1)
+        if len(forks) > started:
+            raise BlockingIOError(11, "Resource temporarily unavailable")
+        return fork()
+
+    monkeypatch.setattr("os.fork", refused_after)
+    run = simulated(tmp_path / "run", 3)
+    assert len(run.accepted) == 50
+    assert [len(one.processes) for one in teams] == [1] * started
+    assert ["no other can be started" in line for line in logged()] == [True] * (1 - started)
+
+
 def test_auto_starts_a_team_only_where_clients_are_worth_it(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, teams: list[team.Team]
 ) -> None:
@@ -221,7 +255,7 @@ def test_why_there_is_no_team_is_said_once(logged: Any, monkeypatch: pytest.Monk
 
 def test_mistakes_in_the_number_are_one_line() -> None:
     for wrong in (0, -1, 20_000, "many", 1.5, True):
-        with pytest.raises(ConfigError, match=r"^engine.workers = .*auto"):
+        with pytest.raises(ConfigError, match=r"^engine.workers = .*: must be (auto, or between 1|a whole number)"):
             fedfa.simulate("fedfa-param", make_task(), engine={"workers": wrong})
 
 

@@ -107,7 +107,7 @@ class Inline:
             length, most = self._trainer.bound.layout.length, min(self._workers or machine_cores(), MOST_PROCESSES)
             try:
                 self._team = Team(self._trainer.result, length, processes, max(processes, most))
-            except OSError as error:  # no memory, or too many processes
+            except OSError as error:
                 self._workers = 1
                 say_once(f"One process trains all clients: no other can be started ({in_a_line(error)}).")
                 return None

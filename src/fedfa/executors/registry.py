@@ -1,7 +1,6 @@
 """All executors by name. To add one: a file here, and a row in ``EXECUTORS``."""
 
 from collections.abc import Callable
-from typing import Literal
 
 from fedfa.executors.base import Executor
 from fedfa.executors.on_this_machine import auto, batched, inline, lanes
@@ -23,9 +22,9 @@ EXECUTORS: dict[str, MakeExecutor] = {
 
 
 def make_executor(
-    name: str, task: Task, seed: int, device: Device = CPU, compile: bool = False, workers: int | Literal["auto"] = 1,
+    name: str, task: Task, seed: int, device: Device = CPU, compile: bool = False, workers: int | str = 1,
     pending: int = 1,
 ) -> Executor:  # fmt: skip
     """The executor of this name."""
-    number = 0 if workers == "auto" else workers
+    number = workers if isinstance(workers, int) else 0  # auto
     return EXECUTORS[one_of(EXECUTORS, name, "executor")](task, seed, device, compile, number, pending)

@@ -33,7 +33,7 @@ SLOTS = 2
 """For each process: the client in training, and the next one."""
 MOST_PROCESSES = 64
 """Few enough records at a time that two processes never wait for each other's full pipe, however small it is."""
-SILENT_SECONDS = 600.0
+SILENT_SECONDS = 1800.0
 """A team of which nothing was heard for so long is ended; its clients are trained elsewhere."""
 
 
@@ -88,9 +88,18 @@ class Team:
         """Have at least so many processes."""
         while len(self.processes) < min(processes, self._most):
             process = multiprocessing.get_context("fork").Process(target=self._serve, daemon=True)
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", DeprecationWarning)  # of threads, of whose locks ``_serve`` needs none
-                process.start()
+            try:
+                with warnings.catch_warnings():
+                    warnings.simplefilter(
+                        "ignore", DeprecationWarning
+                    )  # of threads: ``_serve`` needs none of their locks
+                    process.start()
+            except OSError:  # no memory, or too many processes
+                if not self.processes:
+                    self.close()
+                    raise
+                self._most = len(self.processes)
+                return
             self._free += [len(self.processes) * SLOTS + number for number in range(SLOTS)]
             self.processes.append(process)
             self._news.register(process.sentinel, selectors.EVENT_READ)

@@ -48,7 +48,9 @@ def jobs_for(todo: Iterable[Point]) -> int:
     engines = {point.experiment.engine for point in todo}
     if any(engine.executor == "ray" or Device.of(engine.device, engine.precision).kind != "cpu" for engine in engines):
         return 1
-    return max(1, machine_cores() // max(1 if engine.workers == "auto" else engine.workers for engine in engines))
+    return max(
+        1, machine_cores() // max(engine.workers if isinstance(engine.workers, int) else 1 for engine in engines)
+    )
 
 
 def in_order(todo: Sequence[Point]) -> list[Point]:

@@ -1,7 +1,6 @@
 """How a run is computed."""
 
 from dataclasses import dataclass
-from typing import Literal
 
 from fedfa.errors import check
 from fedfa.executors.registry import EXECUTORS
@@ -15,7 +14,7 @@ class EngineSettings:
 
     executor: str = "auto"
     """auto, inline, batched, lanes or ray."""
-    workers: Literal["auto"] | int = "auto"
+    workers: int | str = "auto"
     """Processes that train clients, of inline and of ray; auto: one per core, or one per GPU of a Ray cluster."""
     device: DeviceName = "cpu"
     """auto: the GPU, if there is one."""
@@ -34,6 +33,6 @@ class EngineSettings:
         one_of(EXECUTORS, self.executor, "executor")
         check(self.evaluate_every >= 1, "evaluate_every", self.evaluate_every, "must be at least 1")
         check(1 <= self.threads <= 1024, "threads", self.threads, "must be between 1 and 1024")
-        counted = self.workers == "auto" or 1 <= self.workers <= 10_000
-        check(counted, "workers", self.workers, "must be auto, or between 1 and 10,000")
+        known = 1 <= self.workers <= 10_000 if isinstance(self.workers, int) else self.workers == "auto"
+        check(known, "workers", self.workers, "must be auto, or between 1 and 10,000")
         check(self.checkpoint_seconds > 0, "checkpoint_seconds", self.checkpoint_seconds, "must be above 0")
