@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import fedfa
-from fedfa.bench import aggregation, base, engine, growth, lanes
+from fedfa.bench import aggregation, base, engine, growth, lanes, workers
 from fedfa.bench.base import Options
 from fedfa.bench.registry import BENCHMARKS, as_grid, choose
 from fedfa.errors import ConfigError
@@ -157,3 +157,10 @@ def test_rules_can_be_sharded_by_parameter_range_but_for_ports_cosine_and_agreem
 
     shards = np.concatenate([last_model(slice(cut)), last_model(slice(cut, length))])
     assert np.array_equal(last_model(slice(length)), shards) == (name not in ("port", "fedfa-agree"))
+
+
+def test_the_rate_of_workers_leaves_out_the_first_updates() -> None:
+    clock = workers.Clock()
+    start = clock.seen[0][1]
+    clock.seen += [(10, start + 50.0), (20, start + 51.0), (25, start + 51.5), (100, start + 59.0)]
+    assert clock.rate() == pytest.approx(80 / 8.0)

@@ -224,7 +224,7 @@ def test_reduced_precision_learns_the_same(precision: str) -> None:
     assert runs[0].best_accuracy > 0.6
 
 
-def test_a_cpu_computes_in_bf16_where_asked(tmp_path: Any) -> None:
+def test_a_cpu_computes_in_bf16_where_asked(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Another model by rounding, and the same events; an interrupted run continues to the same evaluations."""
     task, stop = make_task(), {"updates": 60}
 
@@ -239,6 +239,8 @@ def test_a_cpu_computes_in_bf16_where_asked(tmp_path: Any) -> None:
     assert rounded.updates[events].equals(exact.updates[events])
     assert not rounded.evaluations["loss"].equals(exact.evaluations["loss"])
     assert rounded.best_accuracy >= exact.best_accuracy - 0.1
+    ticks = iter(range(10**9))  # every arrival is a chance to interrupt
+    monkeypatch.setattr("fedfa.simulation.engine.time.perf_counter", lambda: float(next(ticks)))
     with pytest.raises(KeyboardInterrupt):
         run("bf16", out=tmp_path / "a", interrupted=lambda: True)
     again = run("bf16", out=tmp_path / "a", resume=True)

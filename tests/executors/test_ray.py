@@ -4,6 +4,7 @@ import os
 import signal
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -49,6 +50,13 @@ def test_a_run_is_that_of_inline(strategy: fedfa.Strategy) -> None:
     assert plain.evaluations.equals(spread.evaluations)
     np.testing.assert_array_equal(plain.model, spread.model)
     assert not ray.is_initialized()
+
+
+def test_a_run_ends_quietly(capfd: pytest.CaptureFixture[str]) -> None:
+    """Although clients are still in training."""
+    strategy, engine = fedfa.FedFaParam(concurrency=8, window=3), {"executor": "ray", "workers": 2}
+    fedfa.simulate(strategy, make_task(epochs=100), stop={"updates": 12}, engine=engine)
+    assert capfd.readouterr() == ("", "")
 
 
 def test_a_killed_worker_loses_nothing() -> None:
@@ -105,14 +113,14 @@ def test_a_worker_with_lanes_trains_several_clients_side_by_side() -> None:
     from fedfa.executors.ray import Worker
 
     task = make_task()
-    worker = Worker(task, 0, CPU, False)
+    worker = Worker(0, CPU, False)
     base = task.initial(0).vector
     orders = [WorkOrder(client, 0, client, 0, None, task.local.epochs, 0.0, 0.0) for client in range(12)]
-    alone = [worker.train(order, base) for order in orders]
+    alone = [worker.train(order, base, lambda: task) for order in orders]
     worker._executor = Lanes(task, 0, CPU)
     task.targets[:40] = 0
     with ThreadPoolExecutor(6) as threads:
-        together = list(threads.map(worker.train, orders, [base] * len(orders)))
+        together = list(threads.map(partial(worker.train, fetch=lambda: task), orders, [base] * len(orders)))
     for one, other in zip(alone[1:], together[1:], strict=True):
         np.testing.assert_allclose(one.params, other.params, rtol=1e-4, atol=1e-5)
         assert (one.num_steps, one.error) == (other.num_steps, other.error)

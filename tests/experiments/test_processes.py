@@ -5,7 +5,11 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
+import pytest
+
+from fedfa.experiments import processes
 from fedfa.experiments.config import from_table
 from fedfa.experiments.points import Point, points
 from fedfa.experiments.processes import run_points
@@ -59,6 +63,28 @@ def test_interrupted_runs_are_saved_and_continued(tmp_path: Path) -> None:
         assert checkpoint.is_file()
         reached.append(read_run(point.folder, or_unfinished=True).seconds)
     assert 0 < reached[0] < reached[1]
+
+
+def test_the_last_run_may_use_all_cores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shares: list[Any] = []
+    new = processes._Worker.new
+    monkeypatch.setattr(processes._Worker, "new", lambda share: shares.append(share) or new(share))
+    monkeypatch.setattr(processes, "machine_cores", lambda: 4)
+    short, long = (from_table(SMALL_EXPERIMENT | {"stop": {"updates": number}}) for number in (5, 2000))
+    todo = [*points(short, ["fedasync"], [0], tmp_path), *points(long, ["fedavg"], [0], tmp_path)]
+    seen = [(run.label, shares[0].value) for run in run_points(todo, jobs=2)]
+    assert seen == [("fedasync", 2), ("fedavg", 4)]
+
+
+def test_runs_side_by_side_may_have_several_processes_each(tmp_path: Path) -> None:
+    records = []
+    for workers in (1, 2):
+        engine = {"executor": "inline", "workers": workers}
+        experiment = from_table(SMALL_EXPERIMENT | {"stop": {"updates": 40}, "engine": engine})
+        todo = points(experiment, ["fedfa-param", "fedasync"], [0], tmp_path / str(workers))
+        assert len(list(run_points(todo, jobs=2))) == 2
+        records.append([(point.folder / "updates.parquet").read_bytes() for point in todo])
+    assert records[0] == records[1]
 
 
 def written_since(file: Path, started: float) -> bool:

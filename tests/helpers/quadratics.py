@@ -109,6 +109,9 @@ class OneByOne:
     def discard(self, dispatch: int) -> None:
         self.orders.pop(dispatch, None)
 
+    def advance(self) -> None:
+        pass
+
     def meanwhile(self) -> None:
         pass
 

@@ -33,6 +33,9 @@ BENCHMARKS: dict[str, Benchmark] = {
         "models x client sizes x strategies, every executor against a loop by hand (an hour or two)",
         by_default=False,
     ),
+    "workers": Benchmark(
+        "one run on all cores, by processes of its own and by Ray, against one process (minutes)", by_default=False
+    ),
     "engine": Benchmark("a task that computes nothing, very many clients, against a bare numpy loop"),
     "aggregation": Benchmark("the server's work per arrival, d x K, against plain copying"),
     "checkpoint": Benchmark("saving the server's state, against writing as many bytes plainly"),

@@ -5,6 +5,7 @@ weather fixes when it arrives. So an executor may compute any submitted work ear
 the same.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -48,6 +49,8 @@ class Trained:
         return {name: getattr(self, name) for name in self.__dataclass_fields__}
 
 
+Workers = int | Callable[[], int]
+"""How many processes train clients; or a function that says how many there may be, where they are worth it."""
 NOTHING = Trained(None)
 """No answer came."""
 
@@ -92,8 +95,12 @@ class Executor(Protocol):
         """Put such outcomes back; the orders are submitted again before."""
         ...
 
+    def advance(self) -> None:
+        """Compute some of what was submitted, or wait for it: no run that shares this executor's work can go on."""
+        ...
+
     def meanwhile(self) -> None:
-        """Go on with what was submitted. Called repeatedly while a run waits for a result, or for an evaluation."""
+        """Keep others at work, without computing here. Called repeatedly during an evaluation."""
         ...
 
     def close(self) -> None:
@@ -113,6 +120,9 @@ class KeepsNothing:
         return {}
 
     def restore(self, finished: dict[int, Trained]) -> None:
+        pass
+
+    def advance(self) -> None:
         pass
 
     def meanwhile(self) -> None:

@@ -50,6 +50,9 @@ class Batched:
         self._finished.update(finished)
 
     def meanwhile(self) -> None:
+        pass
+
+    def advance(self) -> None:
         for prox_mu in {work.order.prox_mu for work in self._pending.values()}:
             self._stack(prox_mu)[0].advance()
 

@@ -97,7 +97,7 @@ class Lanes:
     def result(self, dispatch: int) -> Trained:
         lane = self._busy[dispatch]
         while not lane.ready():
-            self.meanwhile()
+            self.advance()
         del self._busy[dispatch]
         params, loss, steps = lane.collect()
         self.pool.give_back(lane)
@@ -122,6 +122,9 @@ class Lanes:
         pass
 
     def meanwhile(self) -> None:
+        self.advance()
+
+    def advance(self) -> None:
         if not self.feed():
             time.sleep(NAP_SECONDS)
 

@@ -1,7 +1,7 @@
 """Executors in this process, each with its fallback: a model that cannot be captured or batched is trained inline."""
 
 from fedfa.errors import require
-from fedfa.executors.base import Executor
+from fedfa.executors.base import Executor, Workers
 from fedfa.executors.batched import Batched
 from fedfa.executors.capture import CannotCapture
 from fedfa.executors.inline import Inline
@@ -19,7 +19,7 @@ LEAST_FILLED = 0.4
 """Examples that count, as a share of all that a stack computes: the rest only fills batches up."""
 
 
-def auto(task: Task, seed: int, device: Device, compile: bool, workers: int) -> Executor:
+def auto(task: Task, seed: int, device: Device, compile: bool, workers: Workers) -> Executor:
     """The faster one for the model and the device at hand, if little is pending."""
     name, _ = quickest(task, seed, device, pending=1)
     return {"inline": inline, "batched": batched, "lanes": lanes}[name](task, seed, device, compile, workers)
@@ -50,30 +50,30 @@ def quickest(task: Task, seed: int, device: Device, pending: int) -> tuple[str, 
     return "batched", f"{pending} clients pending at a time, of {layout.num_trainable:,} parameters each"
 
 
-def inline(task: Task, seed: int, device: Device, compile: bool, workers: int) -> Executor:
+def inline(task: Task, seed: int, device: Device, compile: bool, workers: Workers) -> Executor:
     """One client at a time."""
-    return Inline(task, seed, device)
+    return Inline(task, seed, device, workers)
 
 
-def batched(task: Task, seed: int, device: Device, compile: bool, workers: int) -> Executor:
+def batched(task: Task, seed: int, device: Device, compile: bool, workers: Workers) -> Executor:
     """All pending clients side by side."""
     require(device.kind == "cpu", "executor = 'batched': is for the CPU; on a GPU take lanes or inline")
     require(device == CPU, "executor = 'batched': computes in fp32; with bf16 take inline")
     try:
         return Batched(task, seed)
     except CannotBatch as reason:
-        return _one_by_one(task, seed, CPU, f"cannot be batched ({reason})")
+        return _one_by_one(task, seed, CPU, workers, f"cannot be batched ({reason})")
 
 
-def lanes(task: Task, seed: int, device: Device, compile: bool, workers: int) -> Executor:
+def lanes(task: Task, seed: int, device: Device, compile: bool, workers: Workers) -> Executor:
     """All in-flight clients side by side on a GPU."""
     require(device.kind != "cpu", "executor = 'lanes': needs a GPU; set device = 'cuda', or take another executor")
     try:
         return Lanes.prepared(task, seed, device, compile)
     except CannotCapture as reason:
-        return _one_by_one(task, seed, device, f"has steps that cannot be captured ({reason})")
+        return _one_by_one(task, seed, device, workers, f"has steps that cannot be captured ({reason})")
 
 
-def _one_by_one(task: Task, seed: int, device: Device, why: str) -> Executor:
+def _one_by_one(task: Task, seed: int, device: Device, workers: Workers, why: str) -> Executor:
     say_once(f"This model {why}; training clients one by one.")
-    return Inline(task, seed, device)
+    return Inline(task, seed, device, workers)

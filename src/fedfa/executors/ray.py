@@ -19,6 +19,7 @@ import time
 import warnings
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from heapq import heappop, heappush
 from typing import Any
 
@@ -26,7 +27,7 @@ import numpy as np
 import torch
 
 from fedfa.errors import ConfigError, EngineError, in_a_line, require
-from fedfa.executors.base import Executor, Trained, WorkOrder
+from fedfa.executors.base import Executor, Trained, Workers, WorkOrder
 from fedfa.executors.lanes import NAP_SECONDS, Lanes
 from fedfa.executors.on_this_machine import auto, inline
 from fedfa.learning.device import CPU, Device, as_array
@@ -41,18 +42,19 @@ AHEAD_ON_GPU = 16
 class Worker:
     """Lives in a process of its own."""
 
-    def __init__(self, task: Task, seed: int, device: Device, compile: bool) -> None:
+    def __init__(self, seed: int, device: Device, compile: bool) -> None:
         torch.set_num_threads(1)
         self._device, self._lock = device, threading.Lock()
         self._switches = device.prepared()
         self._switches.__enter__()  # for as long as the worker lives
-        make = inline if device.kind == "cpu" else auto
-        self._executor: Any = make(task, seed, device, compile, 0)
+        self._make = partial(inline if device.kind == "cpu" else auto, seed=seed, device=device, compile=compile)
+        self._executor: Any = None
 
-    def train(self, order: WorkOrder, base: np.ndarray) -> Trained:
+    def train(self, order: WorkOrder, base: np.ndarray, fetch: Callable[[], Task]) -> Trained:
         """With lanes, calls come from several threads; the lock lets one at a time use the GPU."""
         try:
             with self._lock, self._device.in_front():
+                self._executor = self._executor or self._make(fetch(), workers=1)
                 order.base = self._device.vector(base.copy())  # Ray hands out read-only memory
                 if not isinstance(self._executor, Lanes):
                     return _on_cpu(self._executor.train(order))
@@ -82,6 +84,11 @@ class RayWorkers:
         self._ray = ray = _ray()
         self._started = not ray.is_initialized()
         self.workers: list[Any] = []
+        self._waiting: list[tuple[float, int, WorkOrder]] = []
+        self._orders: dict[int, WorkOrder] = {}
+        self._running: dict[Any, tuple[int, int, WorkOrder]] = {}
+        self._models: dict[int, tuple[Any, Any]] = {}
+        self._finished: dict[int, Trained] = {}
         if self._started:
             _start(ray, workers)
         there = ray.cluster_resources()
@@ -101,16 +108,11 @@ class RayWorkers:
         for name, module in list(sys.modules.items()):
             if name.startswith("fedfa_user_"):  # code of the user's own, which no worker could import
                 ray.cloudpickle.register_pickle_by_value(module)
-        shared = ray.put(bare)
+        self._fetch = partial(ray.get, ray.put(bare))
         threads = 1 if device.kind == "cpu" else AHEAD_ON_GPU
         actor = ray.remote(Worker).options(max_restarts=-1, max_task_retries=-1, max_concurrency=threads, **needs)
-        self.workers = [actor.remote(shared, seed, device, compile) for _ in range(count)]
+        self.workers = [actor.remote(seed, device, compile) for _ in range(count)]
         self._load = [0] * count
-        self._waiting: list[tuple[float, int, WorkOrder]] = []
-        self._orders: dict[int, WorkOrder] = {}
-        self._running: dict[Any, tuple[int, int, WorkOrder]] = {}
-        self._models: dict[int, tuple[Any, Any]] = {}
-        self._finished: dict[int, Trained] = {}
 
     # What the engine asks ----------------------------------------------------------------------------------------
 
@@ -125,7 +127,7 @@ class RayWorkers:
 
     def result(self, dispatch: int) -> Trained:
         while not self.ready(dispatch):
-            self.meanwhile()
+            self.advance()
         del self._orders[dispatch]
         return self._finished.pop(dispatch)
 
@@ -142,11 +144,16 @@ class RayWorkers:
         self._waiting = sorted(entry for entry in self._waiting if entry[1] not in finished)
 
     def meanwhile(self) -> None:
+        pass
+
+    def advance(self) -> None:
         self._collect()
         self._hand_out()
 
     def close(self) -> None:
         """End the workers, and Ray too if it was started here."""
+        for reference in self._running:
+            self._ray.cancel(reference)  # else Ray would announce that it tries them again
         for worker in self.workers:
             self._ray.kill(worker)
         if self._started:
@@ -162,7 +169,7 @@ class RayWorkers:
                 return
             _, dispatch, order = heappop(self._waiting)
             base, order.base = self._model(order), None
-            reference = self.workers[position].train.remote(order, base)
+            reference = self.workers[position].train.remote(order, base, self._fetch)
             self._running[reference] = position, dispatch, self._orders[dispatch]
             self._load[position] += 1
 
@@ -189,9 +196,9 @@ class RayWorkers:
             self._finished[dispatch] = trained
 
 
-def ray(task: Task, seed: int, device: Device, compile: bool, workers: int) -> Executor:
+def ray(task: Task, seed: int, device: Device, compile: bool, workers: Workers) -> Executor:
     """Ray workers, on this machine or on a cluster."""
-    return RayWorkers(task, seed, workers, device, compile)
+    return RayWorkers(task, seed, workers if isinstance(workers, int) else 0, device, compile)
 
 
 def _on_cpu(trained: Trained) -> Trained:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from fedfa.errors import ConfigError, FedfaError, UnknownKey, check, in_a_line, require
+from fedfa.executors.cores import machine_cores
 from fedfa.files import atomic
 from fedfa.learning.data.settings import DataSettings
 from fedfa.learning.data_task import check_fit, data_task
@@ -116,11 +117,12 @@ class Experiment:
         interrupted: Callable[[], bool] = lambda: False,
         progress: Callable[[Simulation], None] | None = None,
         beside: int = 1,
+        cores: Callable[[], int] = machine_cores,
     ) -> Steps:
         """Run it in pieces; with ``out``, recorded in that folder together with the resolved experiment.
 
         ``task`` is an earlier result of ``make_task``, for several runs on the same data. So many runs go on at the
-        same time in this process (``beside``).
+        same time in this process (``beside``), on so many ``cores``.
         """
         strategy, task = self.make_strategy(), task or self.make_task()
         strategy.check_clients(task.num_clients)
@@ -139,7 +141,7 @@ class Experiment:
             run = yield from simulation(
                 strategy, task, self.weather, self.stop, self.seed,
                 engine=self.engine, out=out, resume=resume, label=label, command=command,
-                target=self.compare.target, interrupted=interrupted, progress=progress, beside=beside,
+                target=self.compare.target, interrupted=interrupted, progress=progress, beside=beside, cores=cores,
             )  # fmt: skip
         except KeyboardInterrupt:
             write_config()  # to the rows so far

@@ -1,11 +1,11 @@
 """Points of a comparison: one strategy with one seed each, under the same weather and the same data split."""
 
-import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from fedfa.errors import ConfigError, require
+from fedfa.executors.cores import machine_cores
 from fedfa.experiments.config import Experiment, check_size
 from fedfa.learning.device import Device
 from fedfa.strategies.specs import make_strategy, strategy_settings
@@ -44,12 +44,13 @@ def folder_name(spec: str, seed: int) -> str:
 
 
 def jobs_for(todo: Iterable[Point]) -> int:
-    """How many of these points to run at a time: one per core, or only one if each uses the whole machine."""
-    alone = any(
-        engine.executor == "ray" or Device.of(engine.device, engine.precision).kind != "cpu"
-        for engine in {point.experiment.engine for point in todo}
+    """How many of these points to run at a time: one per core, or as many as their processes leave room for."""
+    engines = {point.experiment.engine for point in todo}
+    if any(engine.executor == "ray" or Device.of(engine.device, engine.precision).kind != "cpu" for engine in engines):
+        return 1
+    return max(
+        1, machine_cores() // max(engine.workers if isinstance(engine.workers, int) else 1 for engine in engines)
     )
-    return 1 if alone else os.cpu_count() or 1
 
 
 def in_order(todo: Sequence[Point]) -> list[Point]:

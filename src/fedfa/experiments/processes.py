@@ -15,7 +15,9 @@ from multiprocessing.process import BaseProcess
 from typing import Any
 
 from fedfa.errors import EngineError
+from fedfa.executors.cores import machine_cores
 from fedfa.executors.stack import Stacks
+from fedfa.executors.team import end_with_parent
 from fedfa.experiments.points import Point, ingredients
 from fedfa.learning.task import Task
 from fedfa.runs.run import Run
@@ -24,6 +26,8 @@ from fedfa.simulation.settings import EngineSettings
 from fedfa.simulation.together import MOST_TOGETHER, Begin, together, undisturbed
 
 logger = logging.getLogger("fedfa")
+
+_CONTEXT = multiprocessing.get_context("spawn")
 
 POLL_SECONDS = 0.2
 """How often ``run_points`` asks whether it is interrupted."""
@@ -47,15 +51,16 @@ def run_points(
     one is next. The current runs end when the iterator is closed, on Ctrl-C, and when ``interrupted`` returns true.
     Each then leaves a checkpoint that ``resume`` continues.
     """
-    waiting, workers = iter(todo), list[_Worker]()
+    waiting, workers, share = iter(todo), list[_Worker](), _CONTEXT.RawValue("i", _share(jobs))
     beside = min(MOST_TOGETHER, -(-total // jobs))
     try:
         while not interrupted():
-            while (worker := _freest(workers, jobs)) and (point := next(waiting, None)) is not None:
+            while (worker := _freest(workers, jobs, share)) and (point := next(waiting, None)) is not None:
                 worker.start(_Job(point, command, resume, beside))
             busy = [worker for worker in workers if worker.busy]
             if not busy:
                 return
+            share.value = _share(len(busy))  # the last runs use the cores of those that are done
             for worker in _answering(busy):
                 if (run := worker.answer()) is not None:
                     yield run
@@ -97,10 +102,9 @@ class _Worker:
     """Runs that it can make at a time."""
 
     @classmethod
-    def new(cls) -> "_Worker":
-        context = multiprocessing.get_context("spawn")
-        ours, theirs = context.Pipe()
-        process = context.Process(target=_serve, args=(theirs,))
+    def new(cls, share: Any) -> "_Worker":
+        ours, theirs = _CONTEXT.Pipe()
+        process = _CONTEXT.Process(target=_serve, args=(theirs, share))
         process.start()
         theirs.close()
         return cls(process, ours)
@@ -126,10 +130,15 @@ class _Worker:
         return found
 
 
-def _freest(workers: list[_Worker], jobs: int) -> _Worker | None:
+def _share(runs: int) -> int:
+    """The cores that each of so many processes may use."""
+    return max(1, machine_cores() // runs)
+
+
+def _freest(workers: list[_Worker], jobs: int, share: Any) -> _Worker | None:
     """The process with the fewest runs, if it can make another; starts new ones up to the limit."""
     if len(workers) < jobs and all(worker.busy for worker in workers):
-        workers.append(_Worker.new())
+        workers.append(_Worker.new(share))
     free = [worker for worker in workers if worker.busy < worker.room]
     return min(free, key=lambda worker: worker.busy, default=None)
 
@@ -175,11 +184,11 @@ class _Asked:
         self._since = self._since or time.monotonic()
 
 
-def _serve(connection: Any) -> None:
+def _serve(connection: Any, share: Any) -> None:
     """Make the requested runs, until the other end is closed."""
     asked = _Asked()
-    threading.Thread(target=_follow_parent, daemon=True).start()
-    desk = _Desk(connection, asked)
+    threading.Thread(target=end_with_parent, daemon=True).start()
+    desk = _Desk(connection, asked, share)
     while not asked():
         try:
             desk.wait()
@@ -198,8 +207,8 @@ def _serve(connection: Any) -> None:
 class _Desk:
     """Takes jobs from the connection, and hands in what came of them."""
 
-    def __init__(self, connection: Any, asked: _Asked) -> None:
-        self._connection, self._asked = connection, asked
+    def __init__(self, connection: Any, asked: _Asked, share: Any) -> None:
+        self._connection, self._asked, self._share = connection, asked, share
         self._next: _Job | None = None
         self._running: list[_Job] = []
         self._told = False
@@ -237,7 +246,7 @@ class _Desk:
         point = job.point
         return point.experiment.steps(
             point.folder, resume=job.resume, label=point.label, command=job.command, task=self._task(point),
-            interrupted=self._asked, beside=job.beside,
+            interrupted=self._asked, beside=job.beside, cores=lambda: self._share.value,
         )  # fmt: skip
 
     def _task(self, point: Point) -> Task:
@@ -256,11 +265,3 @@ class _Desk:
             found = replace(found, model=None)
         with suppress(OSError):  # no longer awaited; it is on disk
             self._connection.send(found)
-
-
-def _follow_parent() -> None:
-    """End this process when its parent was killed."""
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        parent.join()
-        os._exit(1)

@@ -161,9 +161,9 @@ class Evaluator:
         self._inputs, self._targets = device.put(task.test_inputs), device.put(task.test_targets)
 
     def __call__(self, vector: Vector, meanwhile: Callable[[], None]) -> Score:
-        """``meanwhile`` is called while a GPU works on it."""
+        """``meanwhile`` is called between batches on the CPU, and while a GPU works."""
         try:
-            sums = self._sums(vector)
+            sums = self._sums(vector, meanwhile)
         except Exception as error:  # code of the user's own
             shape = tuple(self._inputs[:EVALUATION_BATCH].shape)
             raise ConfigError(f"model: raised {in_a_line(error)} on a batch of shape {shape}") from error
@@ -175,18 +175,20 @@ class Evaluator:
         metric, loss = (sums / len(self._targets)).tolist()
         return Score(metric, loss)
 
-    def _sums(self, vector: Vector) -> Tensor:
+    def _sums(self, vector: Vector, meanwhile: Callable[[], None]) -> Tensor:
         """Metric and loss, summed over all examples."""
         task, bound = self._task, self._bound
         bound.load(torch.as_tensor(vector))
         sums = torch.zeros(2, dtype=torch.float64, device=self._device.kind)
-        with torch.inference_mode(), self._device.computing():
-            for inputs, targets in zip(
-                self._inputs.split(EVALUATION_BATCH), self._targets.split(EVALUATION_BATCH), strict=True
-            ):
+        for inputs, targets in zip(
+            self._inputs.split(EVALUATION_BATCH), self._targets.split(EVALUATION_BATCH), strict=True
+        ):
+            with torch.inference_mode(), self._device.computing():
                 outputs = bound.module(bound.layout.laid_out(inputs))
                 found = torch.stack([task.metric(outputs, targets), task.loss(outputs, targets)])
                 sums += found.double() * len(targets)
+            if self._device.kind == "cpu":
+                meanwhile()
         return sums
 
 

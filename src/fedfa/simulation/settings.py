@@ -1,11 +1,12 @@
 """How a run is computed."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 from fedfa.errors import check
 from fedfa.executors.base import Executor
+from fedfa.executors.cores import machine_cores
 from fedfa.executors.on_this_machine import quickest
 from fedfa.executors.registry import EXECUTORS, make_executor
 from fedfa.learning.device import CPU, Device, DeviceName, PrecisionName
@@ -19,8 +20,8 @@ class EngineSettings:
 
     executor: str = "auto"
     """auto, inline, batched, lanes or ray."""
-    workers: int = 0
-    """Of the ray executor; 0: one per core of the cluster, or one per GPU with device = cuda."""
+    workers: int | str = "auto"
+    """Processes that train clients, of inline and of ray; auto: one per core, or one per GPU of a Ray cluster."""
     device: DeviceName = "cpu"
     """auto: the GPU, if there is one."""
     precision: PrecisionName = "auto"
@@ -38,7 +39,8 @@ class EngineSettings:
         one_of(EXECUTORS, self.executor, "executor")
         check(self.evaluate_every >= 1, "evaluate_every", self.evaluate_every, "must be at least 1")
         check(1 <= self.threads <= 1024, "threads", self.threads, "must be between 1 and 1024")
-        check(0 <= self.workers <= 10_000, "workers", self.workers, "must be between 0 and 10,000")
+        known = 1 <= self.workers <= 10_000 if isinstance(self.workers, int) else self.workers == "auto"
+        check(known, "workers", self.workers, "must be auto, or between 1 and 10,000")
         check(self.checkpoint_seconds > 0, "checkpoint_seconds", self.checkpoint_seconds, "must be above 0")
 
     @classmethod
@@ -62,5 +64,7 @@ class EngineSettings:
         name, why = quickest(task, seed, self.place(), pending)
         return replace(self, executor=name), why
 
-    def make_executor(self, task: Task, seed: int) -> Executor:
-        return make_executor(self.executor, task, seed, self.place(), self.compile, self.workers)
+    def make_executor(self, task: Task, seed: int, cores: Callable[[], int] = machine_cores) -> Executor:
+        """``cores`` says how many there are for this run at present."""
+        workers = self.workers if isinstance(self.workers, int) else cores
+        return make_executor(self.executor, task, seed, self.place(), self.compile, workers)

@@ -9,6 +9,7 @@ from typing import Any
 
 from fedfa.errors import RecordError, check, require
 from fedfa.executors.base import Executor
+from fedfa.executors.cores import machine_cores
 from fedfa.executors.registry import EXECUTORS
 from fedfa.learning.base import EngineTask
 from fedfa.learning.data_task import named_task
@@ -69,9 +70,12 @@ def simulation(
     stop: Stop | Mapping[str, Any] = DEFAULT_STOP, seed: int = 0, *, engine: EngineSettings,
     executor: Executor | None = None, out: str | Path | None = None, resume: bool = False, label: str = "",
     command: str = "", target: float | None = None, interrupted: Callable[[], bool] = lambda: False,
-    progress: Callable[[Simulation], None] | None = None, beside: int = 1,
+    progress: Callable[[Simulation], None] | None = None, beside: int = 1, cores: Callable[[], int] = machine_cores,
 ) -> Steps:  # fmt: skip
-    """What ``simulate`` does, in pieces; so many runs go on at the same time in this process (``beside``)."""
+    """What ``simulate`` does, in pieces.
+
+    So many runs go on at the same time in this process (``beside``), on so many ``cores``.
+    """
     settings, strategy = engine, checked_strategy(strategy)
     check(seed >= 0, "seed", seed, "must be 0, 1, 2, ...")
     learned = named_task(task, seed) if isinstance(task, str) else task
@@ -91,7 +95,7 @@ def simulation(
                 settings, why = replace(settings, executor=begun), "the run began with it"
             else:
                 settings, why = settings.decided(learned, seed, typically_pending(strategy, beside))
-            executor = settings.make_executor(learned, seed)
+            executor = settings.make_executor(learned, seed, cores)
             afterwards.callback(executor.close)
             logger.info("%s, seed %d: executor %s (%s)", label or strategy.name, seed, executor.name, why)
         made = {"command": command, "target": target, "executor_because": why}

@@ -48,7 +48,7 @@ def together(following: Callable[[], Begin | None]) -> Iterator[Run]:
                     yield run
             if not moved:
                 underway.rotate()
-                underway[0][1].executor.meanwhile()
+                underway[0][1].executor.advance()
     finally:
         for steps, _ in underway:
             _save(steps)
