@@ -17,7 +17,7 @@ from fedfa.bench.cases import STRATEGIES, Case
 from fedfa.executors.cores import machine_cores
 from fedfa.simulation.engine import Simulation
 
-UPDATES = {"mlp": 3000, "cnn-28": 400, "cnn-32": 300}
+UPDATES = {"mlp": 6000, "cnn-28": 1200, "cnn-32": 900}
 FIRST = 0.2
 """Of the updates, before the clock starts."""
 CHOSEN = list(STRATEGIES)[:2]
