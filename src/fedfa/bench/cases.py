@@ -37,7 +37,7 @@ class Kind:
     optimizers: tuple[str, ...] = ("sgd",)
     """All but the first are measured with the second sizes and few in flight."""
     large: bool = False
-    """A million trainable parameters and more: memory is measured, too."""
+    """A million trainable parameters and more: memory is measured, too; only few clients are in flight."""
 
 
 class Bag(nn.Module):
@@ -156,7 +156,7 @@ def cases(models: Sequence[str] = (), quick: bool = False) -> Iterator[Case]:
     for model in models or MODELS:
         kind = MODELS[model]
         for sizes in kind.sizes[1:2] if quick else kind.sizes:
-            for strategy, rule in list(STRATEGIES.items())[: 1 if quick else None]:
+            for strategy, rule in list(STRATEGIES.items())[: 1 if quick else 2 if kind.large else None]:
                 for optimizer in kind.optimizers[: 1 if quick else None]:
                     usual = optimizer == kind.optimizers[0]
                     if usual or (sizes == kind.sizes[1] and rule.concurrency == FEW):

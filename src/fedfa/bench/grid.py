@@ -31,7 +31,7 @@ from fedfa.errors import ConfigError
 from fedfa.executors.registry import EXECUTORS
 
 WAYS = [name for name in EXECUTORS if name not in ("lanes", "ray")]
-"""Those that need neither a GPU nor several cores."""
+"""Those that need neither a GPU nor several cores. A large model is not stacked: the first two are for it."""
 RARELY = {"evaluate_every": 10_000}
 
 
@@ -75,6 +75,7 @@ def _alone(case: Case) -> Iterator[tuple[Callable[[], nn.Module], Clients]]:
 def row_of(case: Case, options: Options, memory: Mapping[str, Any]) -> Row:
     """One cell, in this process."""
     updates, chosen = case.updates(options.quick), dict[str, str]()
+    names = WAYS[:2] if case.kind.large else WAYS
 
     def ours(name: str, task: fedfa.Task) -> None:
         run = fedfa.simulate(case.rule, task, stop=fedfa.Stop(updates=updates), engine={"executor": name, **RARELY})
@@ -83,13 +84,13 @@ def row_of(case: Case, options: Options, memory: Mapping[str, Any]) -> Row:
     with _alone(case) as (model, clients):
         engine.ours(engine.Size(10, 1, 1, 10))  # imports what a run imports, and prepares no model
         ways = {"loop": partial(by_hand, case, model, clients, updates)}
-        ways |= {name: partial(ours, name, case.task(model, clients)) for name in WAYS}
+        ways |= {name: partial(ours, name, case.task(model, clients)) for name in names}
         rates = take_turns(
             {name: partial(rate, updates, way) for name, way in ways.items()}, options.turns(5), lambda _: None
         )
     middles = {name: middle(found) for name, found in rates.items()}
     first = rates["auto"][0] / middles["loop"]
-    able = [name for name in WAYS if name != "auto" and chosen[name].startswith(name)]  # the others fell back
+    able = [name for name in names if name != "auto" and chosen[name].startswith(name)]  # the others fell back
     beside = [f"auto takes {chosen['auto']}", f"first run {first:.2f}"]
     beside += [f"{name} {middles[name] / middles['loop']:.2f}" for name in able]
     if memory:
