@@ -17,7 +17,8 @@ FEW = "FedFa-Param, 10 in flight"
 def test_every_model_meets_all_its_sizes_and_strategies() -> None:
     found = list(cases())
     usual = {(case.model, case.sizes, case.strategy) for case in found if case.optimizer == "sgd"}
-    assert usual == {(name, s, rule) for name, kind in MODELS.items() for s in kind.sizes for rule in STRATEGIES}
+    rules = {name: list(STRATEGIES)[:2] if kind.large else STRATEGIES for name, kind in MODELS.items()}
+    assert usual == {(name, s, rule) for name, kind in MODELS.items() for s in kind.sizes for rule in rules[name]}
     others = [case for case in found if case.optimizer != "sgd"]
     assert {case.optimizer for case in others} == set(OPTIMIZERS) - {"sgd"}
     assert len(set(found)) == len(found)
