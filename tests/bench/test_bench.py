@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import fedfa
-from fedfa.bench import aggregation, base, engine, growth, lanes, workers
+from fedfa.bench import aggregation, base, engine, growth, lanes, together, workers
 from fedfa.bench.base import Options
 from fedfa.bench.registry import BENCHMARKS, as_grid, choose
 from fedfa.errors import ConfigError
@@ -49,6 +49,12 @@ def test_bench_measures_what_is_named_and_writes_json(tmp_path: Path) -> None:
     assert "plain copy" in done.stdout
     assert done.stderr == ""
     assert [path.name for path in tmp_path.iterdir()] == ["all.json"]
+
+
+def test_runs_side_by_side_are_those_that_come_one_by_one() -> None:
+    (row,) = together.measure(Options(quick=True), lambda _: None)
+    assert row.beside.endswith(" updates")
+    assert {name: len(found) for name, found in row.details["rates"].items()} == {"side by side": 2, "one by one": 2}
 
 
 def test_growth_sweeps_and_draws(tmp_path: Path) -> None:

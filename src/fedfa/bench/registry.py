@@ -33,6 +33,7 @@ BENCHMARKS: dict[str, Benchmark] = {
         "models x client sizes x strategies, every executor against a loop by hand (an hour or two)",
         by_default=False,
     ),
+    "together": Benchmark("the runs of a comparison side by side, against one after the other", by_default=False),
     "workers": Benchmark(
         "one run on all cores, by processes of its own and by Ray, against one process (minutes)", by_default=False
     ),

@@ -29,7 +29,7 @@ def bench(
 ) -> None:
     """Measure ours against a baseline, in turns, and print the ratios; without NAME, all that this machine can.
 
-    NAME is one or more of job, start, grid, workers, engine, aggregation, checkpoint, gpu, lanes, growth.
+    NAME is one or more of job, start, grid, together, workers, engine, aggregation, checkpoint, gpu, lanes, growth.
     """
     from fedfa.bench.base import Options, report
     from fedfa.bench.registry import BENCHMARKS, as_grid, choose, measured
