@@ -32,12 +32,15 @@ def build(cls: type[T], table: Any, where: str = "") -> T:
     if not isinstance(table, Mapping):
         raise ConfigError(f"{where} = {show(table)}: must be a table of settings")
     hints = type_hints(cls)
-    known = [f.name for f in fields(cls) if f.init]  # pyright: ignore[reportArgumentType]
+    known = {f.name: f for f in fields(cls) if f.init}  # pyright: ignore[reportArgumentType]
     values = {}
     for key, value in table.items():
         path = f"{where}.{key}" if where else key
         if key not in known:
             raise UnknownKey(f"{path} = {show(value)}: unknown key; {suggest(key, known)}", path)
+        usual = getattr(known[key].default, "kind", None)
+        if usual is not None and isinstance(value, Mapping):  # some settings of the default kind
+            value = {"kind": usual} | dict(value)
         values[key] = convert(value, hints[key], path)
     for f in fields(cls):  # pyright: ignore[reportArgumentType]
         if f.init and f.name not in values and f.default is MISSING and f.default_factory is MISSING:
@@ -98,6 +101,8 @@ def _one_of(value: Any, options: tuple[Any, ...], path: str) -> Any:
         if not kinds:
             return build(tables[0], value, path)
         kind = value.get("kind")
+        if kind is None:
+            raise ConfigError(f"{path}.kind: is missing; one of {', '.join(kinds)}", path)
         if not isinstance(kind, str) or kind not in kinds:
             raise ConfigError(f"{path}.kind = {show(kind)}: {suggest(kind, kinds, 'must be one of')}", path)
         return build(kinds[kind], value, path)

@@ -1,5 +1,6 @@
 """Tasks: custom data, losses and metrics, and what is refused."""
 
+import copy
 from typing import Any
 
 import pytest
@@ -32,6 +33,16 @@ def test_map_style_datasets_train_as_tensors_do() -> None:
         fedfa.simulate(fedfa.FedAvg(concurrency=2), task, stop=fedfa.Stop(updates=6)) for task in (tensors, datasets)
     ]
     assert runs[0].model.tobytes() == runs[1].model.tobytes()
+
+
+def test_a_model_that_every_run_would_share_is_refused() -> None:
+    """The second run would start from the first one's result."""
+    model, data = nn.Sequential(nn.Flatten(), nn.Linear(16, 4)), [blobs(9, seed) for seed in range(3)]
+    task = fedfa.Task(model=lambda: model, clients=data, test=data[0])
+    with pytest.raises(fedfa.ConfigError, match="model: made the same object twice"):
+        fedfa.simulate(fedfa.FedAvg(concurrency=2), task, stop=fedfa.Stop(updates=6))
+    copies = fedfa.Task(model=lambda: copy.deepcopy(model), clients=data, test=data[0])
+    assert fedfa.simulate(fedfa.FedAvg(concurrency=2), copies, stop=fedfa.Stop(updates=6)).accepted.height == 6
 
 
 def test_regression_with_a_custom_loss_and_metric() -> None:

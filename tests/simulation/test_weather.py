@@ -8,8 +8,9 @@ import polars as pl
 import pytest
 
 import fedfa
+from fedfa.experiments.config import load_experiment
 from fedfa.settings import build
-from fedfa.simulation.distributions import Uniform
+from fedfa.simulation.distributions import Exponential, Uniform
 from fedfa.simulation.weather import Availability, Forecast, Record, Weather, weather_from
 
 
@@ -45,6 +46,12 @@ def test_availability_windows_open_for_their_fraction() -> None:
         assert opens - closed <= 7.0
 
 
+def test_a_setting_of_the_usual_speed_needs_no_kind() -> None:
+    assert build(Weather, {"speed": {"mean": 8.0}}, "w").speed == Exponential(shift=3.0, mean=8.0)
+    (speed,) = {load_experiment(None, [f"weather.speed.{text}"]).weather.speed for text in ("mean=8", "mean=8.0")}
+    assert speed == Exponential(mean=8.0)
+
+
 @pytest.mark.parametrize(
     ("table", "message"),
     [
@@ -55,7 +62,8 @@ def test_availability_windows_open_for_their_fraction() -> None:
         ({"speed": {"kind": "trace", "values": []}}, "w.speed: needs at least one number"),
         ({"speed": {"kind": "trace", "file": "/no/such"}}, "no readable JSON list"),
         ({"speed": {"kind": "pareto", "cap": 1.0}}, "cap = 1.0: must be at least scale = 3.0"),
-        ({"speed": {"mean": 3.0}}, "w.speed.kind = null: must be one of constant"),
+        ({"uplink": {"median": 3.0}}, "w.uplink.kind: is missing; one of constant, uniform"),
+        ({"speed": {"median": 3.0}}, "w.speed.median = 3.0: unknown key; did you mean 'mean'?"),
         ({"speed": 3}, "w.speed = 3: must be one of constant, uniform"),
         ({"jitter": -1}, "w.jitter = -1.0: must be between 0 and 10"),
         ({"availability": {"open_fraction": 0.0}}, "w.availability.open_fraction = 0.0: must be above 0"),

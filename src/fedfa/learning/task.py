@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -60,6 +61,7 @@ class Task:
         self.metric = metric
         self.local = local or LocalTraining()
         self.name = name
+        self._last: weakref.ref[nn.Module] | None = None
         self.prepared: dict[Any, Any] = {}
         """What an executor has prepared for this task; runs of the same task share it."""
         data = [_tensors(client, f"clients[{number}]") for number, client in enumerate(clients)]
@@ -71,6 +73,9 @@ class Task:
         self.channels_last: bool | None = None
         """The memory layout in which this task's models are computed; None until the first use, which tries it."""
 
+    def __getstate__(self) -> dict[str, Any]:
+        return vars(self) | {"_last": None}  # a weak reference cannot be sent to other processes
+
     @property
     def num_clients(self) -> int:
         return len(self.sizes)
@@ -81,6 +86,10 @@ class Task:
             seed_cpu(keyed(seed, INITIAL) >> 1)
             module = self.model()
         require(isinstance(module, nn.Module), f"model: must make an nn.Module, made a {type(module).__name__}")
+        again = "made the same object twice, and a run would change the next one's start"
+        new = self._last is None or self._last() is not module
+        require(new, f"model: {again}; make a new one, for example lambda: copy.deepcopy(MODEL)")
+        self._last = weakref.ref(module)
         return module.train()
 
     def layout(self, module: nn.Module) -> Layout:
