@@ -185,7 +185,8 @@ def others(mode: str, split: str) -> dict[str, float]:
 
 def why() -> list[str]:
     """Ranges and worst cases, for README."""
-    cells, (engine,) = rows_of("grid"), rows_of("engine")
+    cells, (engine,), (runs,) = rows_of("grid"), rows_of("engine"), rows_of("together")
+    teams = [row["ratio"] for row in rows_of("workers") if row["details"]["way"] == "auto" and "CNN" in row["case"]]
     worst, ratios = min(cells, key=lambda row: row["ratio"]), [row["ratio"] for row in cells]
     firsts = [row["details"]["first_ratio"] for row in cells]
     models = len({row["details"]["model"] for row in cells})
@@ -201,6 +202,10 @@ def why() -> list[str]:
         f"many clients per second as {len(unequal)} others in rounds ({closest} is closest), and "
         f"{spread([*later.values()])} times as many as {len(later)} asynchronous ones. With clients of equal size: "
         f"{spread([*equal.values()])}.",
+        f"- **Many runs.** {runs['case']}, one core: side by side the runs are {runs['ratio']:.1f} times as fast as one "
+        f"after the other, with the same events.",
+        f"- **All cores.** One run of a CNN on {kept('workers')['machine']['cpus']} cores: {spread(teams, 2)} times as "
+        f"fast as on one, with the same bytes in the records.",
         f"- **The engine alone.** {engine['case']}: {number(engine['ours'])} updates per second, records included. "
         f"That is {engine['ratio']:.2f} of a bare numpy loop.",
         f"- **One H200.** Every client in flight is a captured graph on a stream of its own: {spread(gpu)} times as "
@@ -210,7 +215,8 @@ def why() -> list[str]:
 
 
 TABLES: dict[str, Callable[[], list[str]]] = {
-    "why": why, "grid": grid, "job": partial(plain, "job"), "start": start, "peers": peers,
+    "why": why, "grid": grid, "job": partial(plain, "job"), "start": start,
+    "runs": partial(plain, "together", "workers"), "peers": peers,
     "gpu": partial(plain, "gpu"), "pfl": partial(plain, "pfl"),
     "server": partial(plain, "engine", "aggregation", "checkpoint", "live", "flower"),
 }  # fmt: skip

@@ -70,7 +70,12 @@ def _rows(case: Case, updates: int, ways: dict[str, dict[str, Any]], options: Op
     for ours, baseline in pairs:
         ratios = [one / other for one, other in zip(rates[ours][1:], rates[baseline][1:], strict=True)]
         beside = f"turn by turn {min(ratios):.2f} to {max(ratios):.2f}, median {median(ratios):.2f}"
-        details = {"rates": {name: rates[name] for name in (ours, baseline)}, "ratios": ratios}
+        details = {
+            "model": case.kind.title,
+            "way": ours,
+            "rates": {name: rates[name] for name in (ours, baseline)},
+            "ratios": ratios,
+        }
         speeds = middle(rates[ours]), middle(rates[baseline])
         rows.append(Row(f"{case}; {ours}", "updates/s", *speeds, baseline, beside, details))
     return rows
