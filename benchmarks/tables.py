@@ -202,7 +202,7 @@ def why() -> list[str]:
         f"many clients per second as {len(unequal)} others in rounds ({closest} is closest), and "
         f"{spread([*later.values()])} times as many as {len(later)} asynchronous ones. With clients of equal size: "
         f"{spread([*equal.values()])}.",
-        f"- **Many runs.** {runs['case']}, one core: side by side the runs are {runs['ratio']:.1f} times as fast as one "
+        f"- **Many runs.** {runs['case']}, one core: side by side, runs are {runs['ratio']:.1f} times as fast as one "
         f"after the other, with the same events.",
         f"- **All cores.** One run of a CNN on {kept('workers')['machine']['cpus']} cores: {spread(teams, 2)} times as "
         f"fast as on one, with the same bytes in the records.",
