@@ -3,6 +3,7 @@
 Torch may change these names in any release. ``tests/learning/test_private_torch.py`` shows which one broke, and how.
 """
 
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -63,3 +64,23 @@ def fused_adamw(
 def descend(params: list[Tensor], gradients: list[Tensor], lr: float) -> None:
     """``param -= lr * gradient`` for all of them at once."""
     torch._foreach_add_(params, gradients, alpha=-lr)  # pyright: ignore[reportPrivateImportUsage]
+
+
+def compile_graph(function: Callable[..., Any], *examples: Tensor) -> Callable[..., Any]:
+    """This function, which changes tensors in place, as compiled C++. Its inputs may have another length later."""
+    import torch._inductor as inductor  # all of these take seconds
+    from torch._inductor import config
+    from torch._subclasses.fake_tensor import FakeTensorMode
+    from torch.fx.experimental.proxy_tensor import make_fx
+    from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, StatelessSymbolicContext
+
+    shapes = ShapeEnv()
+    fake = FakeTensorMode(shape_env=shapes, allow_non_fake_inputs=True)
+    sizes = [[DimDynamic.DYNAMIC] + [DimDynamic.STATIC] * (tensor.dim() - 1) for tensor in examples]
+    inputs = [
+        fake.from_tensor(tensor, symbolic_context=StatelessSymbolicContext(dynamic_sizes=size))
+        for tensor, size in zip(examples, sizes, strict=True)
+    ]
+    # Else it keeps processes for compiling, and an error in a parallel loop ends this process.
+    with torch.no_grad(), config.patch({"compile_threads": 1, "cpp.threads": 1}):
+        return inductor.compile(make_fx(function)(*inputs), inputs)
