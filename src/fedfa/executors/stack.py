@@ -324,7 +324,7 @@ class Stack:
             self._check()
             self.compiled = True
         except (CannotBatch, CannotCapture) as error:
-            say_once(f"Steps are not compiled: {error}.")
+            say_once(f"Steps are not compiled, only captured: {error}")
             self._captured = captured
 
     def _check(self) -> None:

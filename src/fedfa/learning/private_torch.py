@@ -3,6 +3,7 @@
 Torch may change these names in any release. ``tests/learning/test_private_torch.py`` shows which one broke, and how.
 """
 
+import warnings
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any
@@ -74,13 +75,14 @@ def compile_graph(function: Callable[..., Any], *examples: Tensor) -> Callable[.
     from torch.fx.experimental.proxy_tensor import make_fx
     from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, StatelessSymbolicContext
 
-    shapes = ShapeEnv()
-    fake = FakeTensorMode(shape_env=shapes, allow_non_fake_inputs=True)
-    sizes = [[DimDynamic.DYNAMIC] + [DimDynamic.STATIC] * (tensor.dim() - 1) for tensor in examples]
-    inputs = [
-        fake.from_tensor(tensor, symbolic_context=StatelessSymbolicContext(dynamic_sizes=size))
-        for tensor, size in zip(examples, sizes, strict=True)
-    ]
+    fake = FakeTensorMode(shape_env=ShapeEnv(), allow_non_fake_inputs=True)
+    inputs: list[Any] = []
+    for tensor in examples:
+        sizes = [DimDynamic.DYNAMIC] + [DimDynamic.STATIC] * (tensor.dim() - 1)
+        inputs.append(fake.from_tensor(tensor, symbolic_context=StatelessSymbolicContext(dynamic_sizes=sizes)))
     # Else it keeps processes for compiling, and an error in a parallel loop ends this process.
-    with torch.no_grad(), config.patch({"compile_threads": 1, "cpp.threads": 1}):
-        return inductor.compile(make_fx(function)(*inputs), inputs)
+    alone = config.patch({"compile_threads": 1, "cpp.threads": 1})
+    with torch.no_grad(), alone, warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch's, about itself
+        compiled: Any = inductor.compile(make_fx(function)(*inputs), inputs)
+    return compiled
