@@ -122,13 +122,13 @@ def test_a_run_goes_on_with_the_steps_it_began_with(
 
 def test_auto_compiles_runs_that_repay_it(monkeypatch: pytest.MonkeyPatch) -> None:
     task, decided = linear(), EngineSettings(executor="batched").decided
-    assert decided(task, 0, 9, lambda: 4e6)[0].compile is False
-    settings, why = decided(task, 0, 9, lambda: 6e6)
+    assert decided(task, 0, 9, lambda: 9e6)[0].compile is False
+    settings, why = decided(task, 0, 9, lambda: 12e6)
     assert (settings.compile, why) == (
-        True, "chosen by the settings; some 6,000,000 local steps, which repay compiling them"
+        True, "chosen by the settings; some 12,000,000 local steps, which repay compiling them"
     )  # fmt: skip
     for executor, compile in (("batched", False), ("batched", True), ("inline", "auto")):
-        settings, why = EngineSettings(executor=executor, compile=compile).decided(task, 0, 9, lambda: 6e6)
+        settings, why = EngineSettings(executor=executor, compile=compile).decided(task, 0, 9, lambda: 12e6)
         assert (settings.compile, why) == (compile, "chosen by the settings")
 
 
