@@ -1,13 +1,20 @@
 """What is used of torch beyond its public interface is still there, and does what we need of it."""
 
+import os
+import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import torch
 from torch import nn
 
 from fedfa.learning import private_torch
+
+CAN_COMPILE = bool(shutil.which("g++") or shutil.which("clang++"))
+CHILDREN = Path("/proc/thread-self/children")
+"""The processes that a process has started."""
 
 
 def test_base_classes_cover_the_modules_we_mean() -> None:
@@ -69,6 +76,35 @@ def test_recording_does_not_import_torchs_compiler() -> None:
         "capture(lambda x: x.relu() + 1, torch.ones(3)); assert 'torch._dynamo' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def test_a_stack_does_not_import_torchs_compiler() -> None:
+    """But for the parts that ``torch.func.grad`` imports by itself."""
+    program = (
+        "import sys; from fedfa.executors.stack import Stack; from fedfa.learning.data_task import named_task; "
+        "Stack(named_task('digits', 0), 0, 0.0); assert 'torch._inductor.compile_fx' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True)
+
+
+@pytest.mark.skipif(not CAN_COMPILE, reason="needs a C++ compiler")
+def test_functions_are_compiled_for_inputs_of_any_length() -> None:
+    total = torch.zeros(3)
+    compiled = private_torch.compile_graph(lambda rows: total.add_(rows.sum(0)), torch.ones(4, 3))
+    for length in (4, 7, 2):
+        compiled(torch.ones(length, 3))
+    assert total.tolist() == [13.0] * 3
+
+
+@pytest.mark.skipif(not CAN_COMPILE, reason="needs a C++ compiler")
+@pytest.mark.skipif(not CHILDREN.exists(), reason="needs Linux's /proc")
+def test_compiling_leaves_no_processes() -> None:
+    program = (
+        "import torch; from fedfa.learning.private_torch import compile_graph; "
+        "compile_graph(lambda rows: rows.mul_(2), torch.ones(4, 3)); "
+        f"assert open('{CHILDREN}').read().split() == []"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True, env=os.environ | {"TORCHINDUCTOR_COMPILE_THREADS": "4"})
 
 
 @pytest.mark.parametrize("weight_decay", [0.0, 0.1])

@@ -54,10 +54,12 @@ def test_resuming_with_other_settings_is_refused(task: fedfa.Task, tmp_path: Pat
 
 def test_a_run_goes_on_with_the_executor_it_began_with(task: fedfa.Task, tmp_path: Path) -> None:
     """Even where "auto" would now take another one."""
-    stop = Stop(updates=30)
+    stop, long = Stop(updates=30), Stop(seconds=1e6)
     for name, other in (("batched", "inline"), ("inline", "batched")):
         with pytest.raises(KeyboardInterrupt):
-            quick("fedavg", task, out=tmp_path / name, executor=name, stop=Stop(seconds=1e6), interrupted=lambda: True)
+            quick(
+                "fedavg", task, out=tmp_path / name, executor=name, compile=False, stop=long, interrupted=lambda: True
+            )
         begun = SimulationState.begun_with(tmp_path / name)
         assert begun == name
         for _ in range(2):  # continued, and then finished

@@ -7,6 +7,9 @@ import torch
 
 import fedfa
 from fedfa import Stop, Weather, simulate
+from fedfa.simulation.simulate import steps_ahead
+from fedfa.simulation.weather import weather_from
+from fedfa.strategies.specs import strategy_from
 
 
 @pytest.mark.parametrize(
@@ -63,3 +66,16 @@ def test_weather_and_stop_may_be_tables(task: fedfa.Task) -> None:
     )
     assert run.seconds == 6.0
     assert len(run.accepted) == 30
+
+
+@pytest.mark.parametrize("name", ["fedavg:concurrency=4", "fedasync:concurrency=4"])
+def test_the_work_of_a_run_is_estimated_from_its_settings(name: str, task: fedfa.Task) -> None:
+    def ahead(stop: Stop, beside: int = 1) -> float:
+        return steps_ahead(strategy_from(name), task, weather_from("paper"), stop, 0, beside)
+
+    run = simulate(name, task, stop=Stop(seconds=500), engine={"executor": "inline"})
+    each = sum(task.local.epochs * len(task.local.batch_sizes(size)) for size in task.sizes) / task.num_clients
+    assert ahead(Stop(seconds=500)) == pytest.approx(len(run.updates) * each, rel=0.25)
+    assert ahead(Stop(seconds=500), beside=3) == pytest.approx(3 * ahead(Stop(seconds=500)))
+    assert ahead(Stop(updates=40, seconds=1e6)) == pytest.approx(40 * each)
+    assert ahead(Stop(updates=10**9, accuracy=0.9)) == ahead(Stop(updates=10**9, wall_seconds=9.0)) == 0.0

@@ -33,7 +33,7 @@ def small_task(lr: float = 0.05) -> fedfa.Task:
 
 def begins(tasks: list[fedfa.Task], out: Path, executor: str = "batched", **settings: Any) -> Iterator[Begin]:
     """Each strategy on each task, every one with another seed."""
-    engine = EngineSettings(executor=executor, evaluate_every=5)
+    engine = EngineSettings(executor=executor, compile=False, evaluate_every=5)
     for seed, task in enumerate(tasks):
         for name in STRATEGIES:
             yield partial(

@@ -11,16 +11,17 @@ from fedfa.learning.task import Task
 class Batched:
     """Clients of this run take steps beside those of others whose task has the same stacks."""
 
-    name = "batched"
     shares = True
     device = CPU
 
-    def __init__(self, task: Task, seed: int) -> None:
-        self._task, self._seed = task, seed
+    def __init__(self, task: Task, seed: int, compile: bool = False) -> None:
+        self._task, self._seed, self._compile = task, seed, compile
         self._pending: dict[int, Work] = {}
         self._finished: dict[int, Trained] = {}
         self._stacks: dict[float, tuple[Stack, Member]] = {}
-        self._stack(0.0)
+        stack, _ = self._stack(0.0)
+        self.name = "batched, compiled" if stack.compiled else "batched"
+        """Tells which steps it takes: compiled ones differ from others by rounding."""
 
     def submit(self, order: WorkOrder) -> None:
         if order.dispatch not in self._finished:
@@ -65,7 +66,7 @@ class Batched:
 
     def _stack(self, prox_mu: float) -> tuple[Stack, Member]:
         if prox_mu not in self._stacks:
-            self._stacks[prox_mu] = Stacks.of(self._task).join(self._task, self._seed, prox_mu)
+            self._stacks[prox_mu] = Stacks.of(self._task).join(self._task, self._seed, prox_mu, self._compile)
         return self._stacks[prox_mu]
 
     def _done(self, dispatch: int, trained: Trained) -> None:

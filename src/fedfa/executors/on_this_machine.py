@@ -60,7 +60,7 @@ def batched(task: Task, seed: int, device: Device, compile: bool, workers: Worke
     require(device.kind == "cpu", "executor = 'batched': is for the CPU; on a GPU take lanes or inline")
     require(device == CPU, "executor = 'batched': computes in fp32; with bf16 take inline")
     try:
-        return Batched(task, seed)
+        return Batched(task, seed, compile)
     except CannotBatch as reason:
         return _one_by_one(task, seed, CPU, workers, f"cannot be batched ({reason})")
 

@@ -22,10 +22,12 @@ from torch.func import grad_and_value, vmap
 from fedfa.errors import in_a_line
 from fedfa.executors.base import Trained, WorkOrder
 from fedfa.executors.capture import CannotCapture, capture_times
+from fedfa.executors.compiled import compile_times
 from fedfa.executors.padding import LARGEST_ERROR, filled_up, mixed, weighted_mean, weights_of, why_never
 from fedfa.executors.trainer import Trainer
 from fedfa.executors.unseen import structure
 from fedfa.learning.flat import Stateless
+from fedfa.learning.probe import say_once
 from fedfa.learning.task import Task
 
 WIDTHS = (8, 16, 32)
@@ -88,20 +90,21 @@ class Stacks:
         """Let this task use these stacks; to be called before its first run."""
         task.prepared[type(self).__name__] = self
 
-    def join(self, task: Task, seed: int, prox_mu: float) -> tuple["Stack", Member]:
+    def join(self, task: Task, seed: int, prox_mu: float, compile: bool = False) -> tuple["Stack", Member]:
         """A stack for clients of this task; CannotBatch says why there is none."""
         trainer = Trainer.of(task, seed)
         for stack in self.all:
-            if (member := stack.join(task, seed, trainer, prox_mu)) is not None:
+            if stack.compile == compile and (member := stack.join(task, seed, trainer, prox_mu)) is not None:
                 return stack, member
-        self.all.append(stack := Stack(task, seed, prox_mu))
+        self.all.append(stack := Stack(task, seed, prox_mu, compile))
         return stack, stack.founder
 
 
 class Stack:
     """Rows of models, with what each row has to do."""
 
-    def __init__(self, task: Task, seed: int, prox_mu: float) -> None:
+    def __init__(self, task: Task, seed: int, prox_mu: float, compile: bool = False) -> None:
+        self.compile, self.compiled = compile, False
         self.founder = Member(task, seed, Trainer.of(task, seed), users=1)
         self.members = [self.founder]
         self._task, self.prox_mu = task, prox_mu
@@ -129,6 +132,8 @@ class Stack:
         try:
             with torch.random.fork_rng(devices=[]):
                 self._try()
+                if compile:
+                    self._try_compiled()
         except CannotBatch:
             raise
         except Exception as error:  # tracing runs code of the user's own
@@ -307,9 +312,24 @@ class Stack:
                 warnings.simplefilter("error", UserWarning)
                 for width in self._widths:  # recording takes a step, too
                     self._captured[width] = capture_times(partial(self._step, width), self._inputs, self._targets)
-                ends = {width: self._trial(self.founder, width) for width in self._widths}
+                self._check()
         except CannotCapture as error:
             raise CannotBatch(f"its step cannot be traced: {error}") from error
+
+    def _try_compiled(self) -> None:
+        """Compiled steps instead, if they are right, too."""
+        captured, examples = self._captured, (self._inputs, self._targets)
+        try:
+            self._captured = {width: compile_times(partial(self._step, width), *examples) for width in self._widths}
+            self._check()
+            self.compiled = True
+        except (CannotBatch, CannotCapture) as error:
+            say_once(f"Steps are not compiled, only captured: {error}")
+            self._captured = captured
+
+    def _check(self) -> None:
+        """Refuse rows that depend on their number, or differ from plain steps."""
+        ends = {width: self._trial(self.founder, width) for width in self._widths}
         for width, rows in ends.items():
             if not torch.equal(rows, ends[self._widths[-1]][:width]):
                 raise CannotBatch("the result of one client depends on those beside it")

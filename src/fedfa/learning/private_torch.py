@@ -3,6 +3,8 @@
 Torch may change these names in any release. ``tests/learning/test_private_torch.py`` shows which one broke, and how.
 """
 
+import warnings
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -63,3 +65,24 @@ def fused_adamw(
 def descend(params: list[Tensor], gradients: list[Tensor], lr: float) -> None:
     """``param -= lr * gradient`` for all of them at once."""
     torch._foreach_add_(params, gradients, alpha=-lr)  # pyright: ignore[reportPrivateImportUsage]
+
+
+def compile_graph(function: Callable[..., Any], *examples: Tensor) -> Callable[..., Any]:
+    """This function, which changes tensors in place, as compiled C++. Its inputs may have another length later."""
+    import torch._inductor as inductor  # all of these take seconds
+    from torch._inductor import config
+    from torch._subclasses.fake_tensor import FakeTensorMode
+    from torch.fx.experimental.proxy_tensor import make_fx
+    from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, StatelessSymbolicContext
+
+    fake = FakeTensorMode(shape_env=ShapeEnv(), allow_non_fake_inputs=True)
+    inputs: list[Any] = []
+    for tensor in examples:
+        sizes = [DimDynamic.DYNAMIC] + [DimDynamic.STATIC] * (tensor.dim() - 1)
+        inputs.append(fake.from_tensor(tensor, symbolic_context=StatelessSymbolicContext(dynamic_sizes=sizes)))
+    # Else it keeps processes for compiling, and an error in a parallel loop ends this process.
+    alone = config.patch({"compile_threads": 1, "cpp.threads": 1})
+    with torch.no_grad(), alone, warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch's, about itself
+        compiled: Any = inductor.compile(make_fx(function)(*inputs), inputs)
+    return compiled

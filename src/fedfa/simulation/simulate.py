@@ -1,16 +1,17 @@
 """``simulate``: one call from strategy, task and weather to a finished, recorded run."""
 
 import logging
+import math
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from statistics import mean
 from typing import Any
 
 from fedfa.errors import RecordError, check, require
 from fedfa.executors.base import Executor
 from fedfa.executors.cores import machine_cores
-from fedfa.executors.registry import EXECUTORS
 from fedfa.learning.base import EngineTask
 from fedfa.learning.data_task import named_task
 from fedfa.learning.task import Task
@@ -27,6 +28,8 @@ from fedfa.strategies.specs import strategy_from
 
 logger = logging.getLogger("fedfa")
 
+SAMPLED = 1000
+"""Clients by which the work of a run is estimated."""
 DEFAULT_STOP = Stop(updates=500)
 
 
@@ -79,6 +82,7 @@ def simulation(
     settings, strategy = engine, checked_strategy(strategy)
     check(seed >= 0, "seed", seed, "must be 0, 1, 2, ...")
     learned = named_task(task, seed) if isinstance(task, str) else task
+    weather = weather_from(weather)
     stop = build(Stop, stop, "stop") if isinstance(stop, Mapping) else stop
     folder = None if out is None else Path(out)
     finished = folder is not None and is_finished(folder)
@@ -91,10 +95,11 @@ def simulation(
         if executor is None:
             require(isinstance(learned, Task), f"task: must be a fedfa.Task or 'digits', is a {type(learned).__name__}")
             assert isinstance(learned, Task)
-            if settings.executor == "auto" and resume and (begun := _begun_with(folder)) in EXECUTORS:
-                settings, why = replace(settings, executor=begun), "the run began with it"
+            if resume and (begun := settings.as_begun(_begun_with(folder))) is not None:
+                settings, why = begun, "the run began with it"
             else:
-                settings, why = settings.decided(learned, seed, typically_pending(strategy, beside))
+                ahead = partial(steps_ahead, strategy, learned, weather, stop, seed, beside)
+                settings, why = settings.decided(learned, seed, typically_pending(strategy, beside), ahead)
             executor = settings.make_executor(learned, seed, cores)
             afterwards.callback(executor.close)
             logger.info("%s, seed %d: executor %s (%s)", label or strategy.name, seed, executor.name, why)
@@ -102,7 +107,7 @@ def simulation(
         run = Simulation(
             strategy=strategy,
             task=learned,
-            weather=weather_from(weather),
+            weather=weather,
             stop=stop,
             seed=seed,
             settings=settings,
@@ -135,6 +140,20 @@ def typically_pending(strategy: Strategy, beside: int) -> int:
     """How many clients of so many runs are usually in training, and not yet trained."""
     alone = strategy.synchronous and beside == 1  # in a comparison, every strategy is trained in the same way
     return strategy.concurrency if alone else max(1, beside * strategy.concurrency // 2)
+
+
+def steps_ahead(strategy: Strategy, task: Task, weather: Weather, stop: Stop, seed: int, beside: int) -> float:
+    """About how many local steps the clients of so many such runs take; 0 if the settings do not tell."""
+    if stop.accuracy is not None or stop.wall_seconds is not None:
+        return 0.0
+    clients, forecast = range(min(task.num_clients, SAMPLED)), weather.forecast(seed, task.initial(seed).vector.nbytes)
+    delays = sorted(sum(forecast.delay(client, 0)[:3]) for client in clients)
+    together = strategy.concurrency
+    usual = delays[len(delays) * together // (together + 1)] if strategy.synchronous else mean(delays)
+    answers = math.inf if stop.seconds is None else stop.seconds * together / usual
+    local, sizes = task.local, task.sizes
+    steps = mean(local.epochs_of(seed, client) * len(local.batch_sizes(sizes[client])) for client in clients)
+    return beside * steps * min(answers, stop.updates or math.inf)
 
 
 def _begun_with(folder: Path | None) -> str | None:
