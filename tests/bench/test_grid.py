@@ -1,5 +1,6 @@
 """``fedfa bench grid`` and ``start``: which cells there are, and what a row and a measurement of memory say."""
 
+import copy
 import json
 from pathlib import Path
 
@@ -48,7 +49,9 @@ def test_rounds_are_whole() -> None:
 def test_the_loop_learns_in_both_modes() -> None:
     for strategy in ("FedAvg, 10 in flight", FEW):
         case = Case("mlp", "all 32", strategy, "momentum")
-        start, end = mlp(), by_hand(case, mlp, case.data(), 20)
+        end = mlp()
+        start = copy.deepcopy(end)
+        assert by_hand(case, lambda end=end: end, case.data(), 20) == 20 * 32
         assert any((a != b).any() for a, b in zip(start.parameters(), end.parameters(), strict=True))
 
 

@@ -9,6 +9,7 @@ memory of large models is that of a run in another process, in models above what
 import copy
 import heapq
 import multiprocessing
+import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
@@ -25,7 +26,7 @@ from torch import Tensor, nn
 
 import fedfa
 from fedfa.bench import engine
-from fedfa.bench.base import Options, Row, Tell, middle, one_core, peak_memory, rate, take_turns
+from fedfa.bench.base import Options, Row, Tell, middle, one_core, peak_memory, take_turns
 from fedfa.bench.cases import WINDOW, Case, Clients, cases
 from fedfa.errors import ConfigError
 from fedfa.executors.registry import EXECUTORS
@@ -77,16 +78,17 @@ def row_of(case: Case, options: Options, memory: Mapping[str, Any]) -> Row:
     updates, chosen = case.updates(options.quick), dict[str, str]()
     names = WAYS[:2] if case.kind.large else WAYS
 
-    def ours(name: str, task: fedfa.Task) -> None:
+    def ours(name: str, task: fedfa.Task) -> int:
         run = fedfa.simulate(case.rule, task, stop=fedfa.Stop(updates=updates), engine={"executor": name, **RARELY})
         chosen[name] = run.manifest["executor"]
+        return int(run.updates["num_examples"].sum())
 
     with _alone(case) as (model, clients):
         engine.ours(engine.Size(10, 1, 1, 10))  # imports what a run imports, and prepares no model
         ways = {"loop": partial(by_hand, case, model, clients, updates)}
         ways |= {name: partial(ours, name, case.task(model, clients)) for name in names}
         rates = take_turns(
-            {name: partial(rate, updates, way) for name, way in ways.items()}, options.turns(5), lambda _: None
+            {name: partial(_examples_per_second, way) for name, way in ways.items()}, options.turns(5), lambda _: None
         )
     middles = {name: middle(found) for name, found in rates.items()}
     first = rates["auto"][0] / middles["loop"]
@@ -96,13 +98,20 @@ def row_of(case: Case, options: Options, memory: Mapping[str, Any]) -> Row:
     if memory:
         beside.append(f"{memory['models']:.1f} models in memory, the loop {memory['loop_models']:.1f}")
     return Row(
-        str(case), "updates/s", middles["auto"], middles["loop"], "loop", ", ".join(beside),
+        str(case), "examples/s", middles["auto"], middles["loop"], "loop", ", ".join(beside),
         {
             "model": case.kind.title, "sizes": case.sizes, "strategy": case.strategy, "optimizer": case.optimizer,
             "updates": updates, "auto_takes": chosen["auto"], "rates": rates, "first_ratio": first,
             "auto_of_best": middles["auto"] / max(middles[name] for name in ["auto", *able]), "took": chosen, **memory,
         },
     )  # fmt: skip
+
+
+def _examples_per_second(way: Callable[[], int]) -> float:
+    """Updates would not do: a short run of each way happens to meet clients of other sizes."""
+    start = time.perf_counter()
+    examples = way()
+    return examples / (time.perf_counter() - start)
 
 
 def memory_of(case: Case, way: str) -> dict[str, float]:
@@ -140,15 +149,17 @@ def forget_peak() -> int:
 # The loop by hand -----------------------------------------------------------------------------------------------------
 
 
-def by_hand(case: Case, make: Callable[[], nn.Module], clients: Clients, updates: int) -> nn.Module:
-    """The same strategy and delays, as one writes it for one experiment."""
-    rng, strategy, model = np.random.default_rng(0), case.rule, make()
+def by_hand(case: Case, make: Callable[[], nn.Module], clients: Clients, updates: int) -> int:
+    """The same strategy and delays, as one writes it for one experiment; the examples of all trained clients."""
+    rng, strategy, model, examples = np.random.default_rng(0), case.rule, make().train(), 0
     if strategy.synchronous:
         for _ in range(updates // strategy.concurrency):
             chosen = rng.choice(len(clients), strategy.concurrency, replace=False)
             trained = [_trained(case, copy.deepcopy(model), *clients[client]) for client in chosen]
-            _average(model, trained, [len(clients[client][1]) for client in chosen])
-        return model
+            sizes = [len(clients[client][1]) for client in chosen]
+            _average(model, trained, sizes)
+            examples += sum(sizes)
+        return examples
     durations = 3 + rng.exponential(5, len(clients))
     idle, window, heap = list(range(len(clients))), deque[nn.Module](maxlen=WINDOW), []
     for number in range(updates + strategy.concurrency):
@@ -156,12 +167,13 @@ def by_hand(case: Case, make: Callable[[], nn.Module], clients: Clients, updates
         if number >= strategy.concurrency:
             now, _, client, local = heapq.heappop(heap)
             window.append(_trained(case, local, *clients[client]))
+            examples += len(clients[client][1])
             idle.append(client)
             if len(window) == WINDOW:
                 _average(model, list(window), [1] * WINDOW)
         client = idle.pop(int(rng.integers(len(idle))))
         heapq.heappush(heap, (now + durations[client], number, client, copy.deepcopy(model)))
-    return model
+    return examples
 
 
 def _trained(case: Case, model: nn.Module, inputs: Tensor, targets: Tensor) -> nn.Module:

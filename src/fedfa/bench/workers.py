@@ -17,10 +17,12 @@ from fedfa.bench.cases import STRATEGIES, Case
 from fedfa.executors.cores import machine_cores
 from fedfa.simulation.engine import Simulation
 
-UPDATES = {"mlp": 6000, "cnn-28": 1200, "cnn-32": 900}
+UPDATES = {"mlp": 3000, "cnn-28": 600, "cnn-32": 600}
 FIRST = 0.2
 """Of the updates, before the clock starts."""
 CHOSEN = list(STRATEGIES)[:2]
+RAY = ("cnn-32", CHOSEN[0])
+"""Where Ray is measured, too."""
 
 
 class Clock:
@@ -46,12 +48,13 @@ def measure(options: Options, tell: Tell) -> list[Row]:
         f"{cores} processes": {"executor": "inline", "workers": cores},
         "auto": {"executor": "inline"},
     }
-    if find_spec("ray") and not options.quick:
-        ways |= {f"ray, {number}": {"executor": "ray", "workers": number} for number in (1, cores)}
+    by_ray = {f"ray, {number}": {"executor": "ray", "workers": number} for number in (1, cores)}
+    with_ray = bool(find_spec("ray")) and not options.quick
     for model, updates in UPDATES.items():
         for strategy in CHOSEN[:1] if options.quick else CHOSEN:
             case = Case(model, "9 to 64", strategy, "sgd")
-            rows += _rows(case, updates // (20 if options.quick else 1), ways, options, tell)
+            here = ways | by_ray if with_ray and (model, strategy) == RAY else ways
+            rows += _rows(case, updates // (20 if options.quick else 1), here, options, tell)
     return sorted(rows, key=lambda row: row.ratio)
 
 
