@@ -182,6 +182,8 @@ def recorded(record: Record) -> dict[str, Any]:
 def recorded_experiment(record: Record) -> tuple[Experiment, dict[str, Any]]:
     """The experiment of a run, and its settings that fedfa no longer has, by dotted key."""
     config = {key: dict(value) if isinstance(value, Mapping) else value for key, value in record.config.items()}
+    if config.get("engine", {}).get("workers") == 0:
+        config["engine"]["workers"] = "auto"  # the same, as it is written now
     gone = [(table, key) for table, key in RETIRED if key in config.get(table, {})]
     retired = {f"{table}.{key}": config[table].pop(key) for table, key in gone}
     return from_table(config | {name: dict(before) | config.get(name, {}) for name, before in BEFORE.items()}), retired
