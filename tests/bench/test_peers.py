@@ -1,11 +1,12 @@
 """The splits that benchmarks/peers.py gives to all simulators."""
 
-import importlib.util
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+
+from tests.helpers.scripts import loaded
 
 JOB = Path(__file__).parents[2] / "benchmarks" / "peers" / "job.py"
 EXAMPLES = 1438
@@ -13,12 +14,7 @@ EXAMPLES = 1438
 
 @pytest.fixture(scope="module")
 def job() -> Any:
-    spec = importlib.util.spec_from_file_location("job", JOB)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return loaded(JOB)
 
 
 def test_sizes_are_equal_or_from_9_to_64(job: Any) -> None:

@@ -1,12 +1,13 @@
 """The pages with measured figures say what benchmarks/results/*.json says, and no more than one reads."""
 
-import importlib.util
 import json
 import re
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests.helpers.scripts import loaded
 
 ROOT = Path(__file__).parents[2]
 RESULTS = sorted((ROOT / "benchmarks" / "results").glob("*.json"))
@@ -15,12 +16,7 @@ MOST_WORDS = 1500
 
 @pytest.fixture(scope="module")
 def tables() -> Any:
-    spec = importlib.util.spec_from_file_location("tables", ROOT / "benchmarks" / "tables.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return loaded(ROOT / "benchmarks" / "tables.py")
 
 
 def test_the_pages_are_up_to_date(tables: Any) -> None:

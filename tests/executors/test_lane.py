@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-import torch.nn.functional as F
 from torch import nn
 
 import fedfa
@@ -16,21 +15,13 @@ from fedfa.executors.lane import CHUNK, Lane
 from fedfa.executors.lanes import Lanes
 from fedfa.executors.trainer import Trainer
 from fedfa.learning.device import CPU, Device, as_array
+from tests.helpers.losses import MEANS, NO_MEANS
 from tests.helpers.ordinary_models import make_task, perceptron
 from tests.helpers.training import order, own_task
 
 UNEQUAL = range(2, 33)
 """Sizes of 31 clients, each with a batch of a size of its own."""
 SMALL = (3, 8, 11, 13, 6)
-LOSSES: dict[str, Any] = {
-    "cross entropy": F.cross_entropy,
-    "squares": lambda outputs, targets: F.mse_loss(outputs, F.one_hot(targets, 3).float()),
-    "written in Python": lambda outputs, targets: (outputs.logsumexp(1) - outputs[:, 0] * targets).mean(),
-}
-NO_MEANS: dict[str, Any] = {
-    "sum": lambda outputs, targets: F.cross_entropy(outputs, targets, reduction="sum"),
-    "weighs classes": lambda outputs, targets: F.cross_entropy(outputs, targets, torch.tensor([1.0, 1.0, 1.1])),
-}
 
 
 @pytest.fixture
@@ -114,7 +105,7 @@ def test_clients_of_equal_size_have_nothing_to_fill_up(captures: Counter[tuple[i
 
 
 @pytest.mark.parametrize("mu", [0.0, 0.1])
-@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("loss", MEANS)
 @pytest.mark.parametrize(
     "local",
     [{}, {"momentum": 0.9}, {"weight_decay": 0.1}, {"optimizer": "adamw", "weight_decay": 0.1}],
@@ -122,7 +113,7 @@ def test_clients_of_equal_size_have_nothing_to_fill_up(captures: Counter[tuple[i
 )
 def test_filling_up_changes_no_result_beyond_rounding(local: dict[str, Any], loss: str, mu: float) -> None:
     task = make_task("vector", lambda: perceptron(nn.Tanh()), SMALL, batch_size=8, **local)
-    task.loss = LOSSES[loss]
+    task.loss = MEANS[loss]
     assert assert_as_exact(task, mu).shared.fills_up
 
 
